@@ -1,11 +1,11 @@
-"""The targets of CUDA's kernels, and of the example engine on a GPU."""
+"""The targets of CUDA's kernels, and of the example engine and LZ4 on a GPU."""
 
 from collections.abc import Sequence
 
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import cuda, engine_cuda
+from benchmarks.rows import cuda, engine_cuda, lz4_gpu
 from benchmarks.verdict import Verdict, missing, one, times
 
 CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
@@ -18,6 +18,10 @@ CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must
     (("matmul, our PTX",), 0.85, "cuBLAS"),
     (("matmul bfloat16, our PTX",), 0.85, "cuBLAS"),
 )
+LZ4 = {"lz4_compress": 30e9, lz4_gpu.DECOMPRESS: 100e9}
+"""Uncompressed bytes a second of pages of 4 KiB on CUDA."""
+LZ4_WGPU = 0.4
+"""The share of CUDA's rate that wgpu is to reach on the same card."""
 CUDA_HOST = {cuda.PLANNED: 3e-6, cuda.CALLED: 6e-6, cuda.REPLAYED: 1.2e-6}
 
 
@@ -65,3 +69,24 @@ def engine_verdicts(records: Sequence[Record]) -> list[Verdict]:
                 lambda v, at_most=at_most: v <= at_most)
         )  # fmt: skip
     return verdicts
+
+
+def lz4_verdicts(records: Sequence[Record]) -> list[Verdict]:
+    """Pages of 4 KiB from the device's memory into it: CUDA, and wgpu beside it."""
+    verdicts = []
+    for name, least in LZ4.items():
+        keys = {b: (lz4_gpu.GROUP, name, lz4_gpu.shape(lz4_gpu.PAGES[0], b)) for b in lz4_gpu.BACKENDS}
+        verdicts.append(one(records, keys["cuda"], f"cuda: {name}, 4 KiB pages", f"≥ {least / 1e9:g} GB/s", _rate,
+                            lambda v, least=least: v >= least))  # fmt: skip
+        cuda_rate = next((r.value for r in records if (r.group, r.name, r.shape) == keys["cuda"] and r.value), 0.0)
+        row, target = f"wgpu: {name}, 4 KiB pages", f"≥ {LZ4_WGPU:g} of CUDA's rate"
+        if not cuda_rate:
+            verdicts.append(missing(row, target))
+            continue
+        verdicts.append(one(records, keys["wgpu"], row, target, lambda v, best=cuda_rate: f"{v / best:.2f}, {_rate(v)}",
+                            lambda v, best=cuda_rate: v >= LZ4_WGPU * best))  # fmt: skip
+    return verdicts
+
+
+def _rate(value: float) -> str:
+    return f"{value / 1e9:.0f} GB/s"

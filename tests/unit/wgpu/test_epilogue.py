@@ -143,3 +143,20 @@ def test_a_batch_of_a_layer_is_one_kernel(chosen, rng):
         batch.execute()
         assert backend.gpu.counts.kernels == 1
         np.testing.assert_allclose(batch.read(y), np.maximum(x @ w + bias, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activations", ["f32", "q8"])
+@pytest.mark.parametrize("op", ["quant_matvec", "quant_matmul"])
+@pytest.mark.usefixtures("chosen")
+def test_products_of_blocks_with_what_has_no_operand_of_its_own(rng, op, activations):
+    w = trueno.quantize(rng.standard_normal((17, 96), np.float32), "mxfp4")
+    x = rng.standard_normal((3, 96)[op == "quant_matvec" :], np.float32)
+    operands = (w, x) if op == "quant_matvec" else (x, w)
+    with trueno.Batch("wgpu") as batch:
+        there = [batch.upload(one) for one in operands]
+        y = batch.neg(batch.abs(getattr(batch, op)(*there, activations=activations)))
+        batch.execute()
+        got = batch.read(y)
+    with trueno.use("reference"):
+        wanted = -np.abs(getattr(trueno, op)(*operands, activations=activations))
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)

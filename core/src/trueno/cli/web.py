@@ -1,6 +1,7 @@
 """`trueno web`: export a recorded batch for web pages, and serve a folder to try it."""
 
 import runpy
+import signal
 import traceback
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -50,6 +51,7 @@ def serve(
         raise FileError(f"web serve: port {port} cannot be opened ({error.strerror}); choose another: --port") from None
     with server:
         screen().print(f"http://127.0.0.1:{server.server_port}/ serves {folder.resolve()}; Ctrl-C ends it")
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a shell's job in the background ignores Ctrl-C
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -146,6 +146,11 @@ def register(manifest: str | os.PathLike[str] | Mapping[str, Any], *, factory: A
             _publish({**_entries, name: entry})
 
 
+def registered(name: str) -> bool:
+    """Whether this process has registered the backend, and no installed distribution."""
+    return name in _registered
+
+
 class _Always:
     """A factory that always returns one object; factories of the same object are equal."""
 

@@ -123,8 +123,11 @@ def row_and_column_major_differ(m: Measurement) -> None:
 
 
 def _backends() -> list[str]:
-    """Every backend that can run here, also those that run only when they are named."""
-    return [name for name, entry in registry.entries().items() if entry.available]
+    """Every installed backend that can run here, also those that run only when they are named.
+
+    One that only this process has registered, as a plan of launches is, belongs to no installation.
+    """
+    return [name for name, entry in registry.entries().items() if entry.available and not registry.registered(name)]
 
 
 def _random_blocks(rng: Any, rows: int, per_row: int) -> Any:

@@ -6,14 +6,15 @@ TRUENO_HOSTILE_SEED repeats a run; `python -m tests.hostile.ptx_mutants` makes a
 import os
 import random
 
-from hostile.ptx_mutants import case, stretch
+from hostile.many import stretch
+from hostile.ptx_mutants import case, run
 
 COUNT = 4000
 
 
 def test_no_text_breaks_the_emulator():
     seed = int(os.environ.get("TRUENO_HOSTILE_SEED") or random.SystemRandom().getrandbits(31))
-    done = stretch(range(seed << 32, (seed << 32) + COUNT))
+    done = stretch(case, run, range(seed << 32, (seed << 32) + COUNT))
     told = "\n".join(f"python -m tests.hostile.ptx_mutants --case {number}\n{trace}" for number, trace in done.failures)
     assert not done.failures, f"TRUENO_HOSTILE_SEED={seed}\n{told}"
     assert done.words["compiled"] > COUNT / 50 and done.words["launched"] > COUNT / 200, done.words

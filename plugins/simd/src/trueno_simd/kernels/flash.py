@@ -6,12 +6,14 @@ polynomial, whose next term is less than a rounding.
 """
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from trueno.backend import ieee
 
 from trueno_simd.kernels.gather import scaled_row
 from trueno_simd.kernels.tile import VECTOR_BYTES
@@ -20,6 +22,8 @@ from trueno_simd.llvm.jit import inner, outer
 from trueno_simd.llvm.vectors import Vector, absolute, choose, write
 
 LN2, LOG2_E = math.log(2), 1 / math.log(2)
+MOST_NUMBERS = 1024
+"""Settings of attention that are remembered."""
 TANH = (-1 / 3, 2 / 15, -17 / 315, 62 / 2835)
 
 
@@ -216,10 +220,19 @@ def rows(element: Any, like: Any) -> Rows:
 
 
 def numbers_of(q: Any, scale: float, softcap: float) -> Any:
-    """What queries are multiplied by, as their own type, in the first two places; the cap of scores in the third."""
-    factor = scale or 1 / math.sqrt(max(q.shape[-1], 1))
-    factor = factor / softcap if softcap else factor * LOG2_E
-    numbers = np.zeros(3)
-    numbers[:2].view(q.dtype)[0] = factor
-    numbers[2] = softcap * LOG2_E
+    """What queries are multiplied by, as their own type, in the first two places; the cap of scores in the third.
+
+    The array is shared by calls: nobody writes it.
+    """
+    return _numbers(q.shape[-1], q.dtype, scale, softcap)
+
+
+@lru_cache(MOST_NUMBERS)
+def _numbers(depth: int, dtype: np.dtype[Any], scale: float, softcap: float) -> Any:
+    with ieee():  # Python computes in the environment of its caller
+        factor = scale or 1 / math.sqrt(max(depth, 1))
+        factor = factor / softcap if softcap else factor * LOG2_E
+        numbers = np.zeros(3)
+        numbers[:2].view(dtype)[0] = factor
+        numbers[2] = softcap * LOG2_E
     return numbers

@@ -191,7 +191,7 @@ def shader(name: str, activations: str, columns: int, rows: int, store: Store = 
         for i, (r, c) in enumerate(pairs)
     ]
     reads = 2 if activations == "f32" else 4
-    after = store.declarations(reads + 2) + "\n" + store.function(1) if store.epilogue else ""
+    after = f"\n{store.declarations(reads + 2)}\n{store.function(1)}" if store.epilogue else ""
     source = store.sizes(MODULE.template.replace("$functions", "$functions" + after))
     source = Template(source).substitute(
         words=blocks.word_type(name), bindings=FLOAT if activations == "f32" else QUANTIZED, room=SIZE * len(pairs),

@@ -14,6 +14,7 @@ from trueno.text import duration
 from benchmarks.compare import Record
 from benchmarks.targets import Verdict, below, least, regrets
 from benchmarks.timing import OURS
+from benchmarks.verdict import NOTHING
 
 RESULTS = Path(__file__).parent / "results"
 COLOURS = {True: "green", False: "red", None: "dim"}
@@ -23,7 +24,7 @@ GRID = "ratio, better peer, our time ⌊in floors⌋"
 REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
 SINGLE = (
     "startup", "batch", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles",
-    "rust", "wgpu", "cuda",
+    "rust", "wgpu", "cuda", "engine_cuda", "lz4_gpu",
 )  # fmt: skip
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "language", "quant", "lz4", "engine")
@@ -41,6 +42,10 @@ def figure(record: Record) -> str:
             return duration(record.value)
         case "counts":
             return record.peer
+        case "tok/s":
+            return f"{record.value:.0f} tok/s"
+        case "bytes":
+            return f"{record.value / 1e12:.2f} TB/s" if record.value >= 1e12 else f"{record.value / 1e9:.1f} GB/s"
     return f"{record.value / 1e12:.2f} T{record.unit}/s"
 
 
@@ -167,7 +172,11 @@ def markdown(
     lines += [", ".join(f"{k} {v}" for k, v in facts["versions"].items()) + ".", ""]
     lines += [f"**Warning: {w}.**\n" for w in warnings]
     lines += ["## Targets", ""]
-    lines += _table(("row", "target", "measured", ""), ((v.row, v.target, v.measured, v.word) for v in verdicts))
+    asked = [v for v in verdicts if v.measured != NOTHING]
+    lines += _table(("row", "target", "measured", ""), ((v.row, v.target, v.measured, v.word) for v in asked))
+    lines += (
+        [f"{len(verdicts) - len(asked)} other targets were not measured.", ""] if len(asked) < len(verdicts) else []
+    )
     low = below(records)
     if low:
         lines += [f"## {BELOW}", ""]

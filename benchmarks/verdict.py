@@ -24,8 +24,11 @@ def times(ratio: float) -> str:
     return f"{ratio:.2f}×"
 
 
+NOTHING = "not measured"
+
+
 def missing(row: str, target: str, problem: str = "") -> Verdict:
-    return Verdict(row, target, problem or "not measured", False if problem else None)
+    return Verdict(row, target, problem or NOTHING, False if problem else None)
 
 
 def one(records: Sequence[Record], key: tuple[str, ...], row: str, target: str, show: Callable[[float], str],

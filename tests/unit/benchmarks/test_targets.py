@@ -105,7 +105,9 @@ def test_results_are_written_for_machines_and_for_readers(tmp_path):
     assert path.name == "2026-11-20-a-cpu-r-9.json"
     assert json.loads(path.read_text(encoding="utf-8"))["records"][0]["value"] == 0.5
     text = report.markdown(facts, ["it was busy"], judged, records)
-    assert all(v.row in text for v in judged)
+    asked = [v for v in judged if v.measured != "not measured"]
+    assert asked and all(v.row in text for v in asked)
+    assert f"{len(judged) - len(asked)} other targets were not measured" in text
     assert "Warning: it was busy" in text
     assert "| exp | 0.50× n 1 µs |" in text
 

@@ -222,7 +222,7 @@ def rows(element: Any, like: Any) -> Rows:
 def numbers_of(q: Any, scale: float, softcap: float) -> Any:
     """What queries are multiplied by, as their own type, in the first two places; the cap of scores in the third.
 
-    The array is shared by calls: nobody writes it.
+    The array is shared by calls, none of which writes it.
     """
     return _numbers(q.shape[-1], q.dtype, scale, softcap)
 

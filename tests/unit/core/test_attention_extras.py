@@ -94,6 +94,18 @@ def test_nan_in_a_mask_or_a_sink(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("t, s, window", [(5, 3, 0), (31, 16, 0), (200, 90, 7)])
+def test_a_query_without_keys_gives_zero_whatever_its_sink(backend, dtype, t, s, window, rng):
+    q, k, v = operands(rng, t, s, 4, 2, 8, 8, lead=(), dtype=dtype)
+    sinks = np.array([0.5, np.nan, -np.inf, 1e30], dtype)
+    with trueno.use(backend):
+        y = trueno.attention_sinks(q, k, v, sinks, causal=True, window=window)
+    assert (y[: t - s] == 0).all(), "these queries come before the first key"
+    assert np.isnan(y[t - s :, 1]).all() and np.isfinite(y[:, [0, 2, 3]]).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_layouts_and_batches(backend):
     rng = np.random.default_rng(2)
     q, k, v = operands(rng, 40, 60, 4, 2, 32, 32, lead=(3,), dtype=np.float32)

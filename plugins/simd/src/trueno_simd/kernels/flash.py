@@ -170,6 +170,10 @@ def rows(element: Any, like: Any) -> Rows:
     @outer
     def join(scores, first, end, count, state, sums, wide, cap):
         """Scores from `first` to `end` join a row; in their place are their exponentials, and 0 for the others."""
+        if end <= first:  # what the row has seen before may be a sink that is NaN
+            for j in range(0, count, lanes):
+                write(scores + j * size, fill(0.0))
+            return
         top = fill(lowest)
         for j in range(0, count, lanes):
             x = read(scores + j * size)

@@ -24,6 +24,7 @@ from trueno.ops import TABLE
 from trueno.programs import fused
 from trueno.testing import assert_op
 from trueno.testing.checks import check_values
+from trueno.testing.expected import verdict
 from trueno.testing.halves import rounded_bound
 
 HALVES = [np.dtype(np.float16), np.dtype(bfloat16)]
@@ -450,3 +451,12 @@ def test_lists_of_bfloat16_are_lists_of_numbers():
     assert trueno.neg(numbers).dtype == np.float32
     assert trueno.add(np.ones(2, np.float32), numbers).tolist() == [2.0, 3.5]
     assert trueno.numpy(numbers).tolist() == [1.0, 2.5]
+
+
+def test_positions_are_not_rounded_to_16_bits():
+    """549 is no bfloat16: beside 16-bit values a position is still a whole number."""
+    x = np.zeros(4096, bfloat16)
+    x[549] = 1
+    op, right = TABLE["topk"], (x[[549]], np.array([549]))
+    assert verdict(op, (x,), {"k": 1}, x.dtype, right).ok
+    assert not verdict(op, (x,), {"k": 1}, x.dtype, (x[[549]], np.array([548]))).ok

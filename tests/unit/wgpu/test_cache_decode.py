@@ -124,6 +124,11 @@ def test_sinks(gpu, rng, guarded):
                 want = with_sinks(q[i], keys[at], values[at], sinks, window)
                 np.testing.assert_allclose(got[i], want, rtol=0, atol=1e-5)
     assert gpu.take_status() == 0
+    there[-1] = Array.of(gpu, np.full(6, np.nan, np.float32))
+    planned = attend.plan(q.shape, 30, 64, 2, *rows, 20, 0, False, False, gpu.limits, True)
+    assert attend.run(gpu, planned, there, numbers(0.0, 0.0, 64), out, False) == 0
+    got = out.numpy()
+    assert (got[1] == 0).all() and np.isnan(got[[0, 2]]).all()
     call = kernel(gpu, "attention_decode_sinks", *operands, sinks, format="f16", window=0)
     none = Array.of(gpu, np.full(6, -np.inf, np.float32))
     assert call(*there[:5], none, 0.0, 0.0, out) == 0

@@ -78,7 +78,10 @@ def verdict(
             return judge_structured(op, arrays, static, dtype, outputs, params, accuracy)
         wide = [x if s.type else x.astype(T) for s, x in zip(op.signature.inputs, arrays, strict=True)]
         meant = structured_bound(op, wide, static, T, params, accuracy)
-        judged = [judge(g, rounded_bound(b, dtype)) for g, b in zip(outputs, meant, strict=True)]
+        judged = [
+            judge(g, b if o.index else rounded_bound(b, dtype))
+            for g, b, o in zip(outputs, meant, op.signature.outputs, strict=True)
+        ]
         return min(judged, key=lambda v: (v.ok, -v.worst))
     if repeat > 1:
         shared = [s for s in op.signature.inputs if not s.leading]

@@ -1,6 +1,6 @@
 """The parts of each result put together: Σ 2^(maximum of the part − maximum) · part, divided by the sum of weights.
 
-A sink is a part of its own: a score whose value is 0.
+A sink is a part of its own: a score whose value is 0.  A query that no part has shown a key gives 0, whatever its sink.
 """
 
 import re
@@ -40,13 +40,15 @@ BEFORE        var most = LARGEST;
         for (var i = 0u; i < sizes.parts; i += 1u) { most = max(most, stats[i * sizes.rows + row].x); }
         var y = KIND();
         var total = ALREADY;
+        var seen = false;
         for (var i = 0u; i < sizes.parts; i += 1u) {
             let part = stats[i * sizes.rows + row];
             let w = weight(part.x - most);
             y += w * values[(i * sizes.count + at) / WIDTHu];
             total += w * part.y;
+            seen = seen || bits(part.y) != 0u;
         }
-        store(at, 0u, 0u, select(y / total, KIND(), bits(total) == 0u));
+        store(at, 0u, 0u, select(KIND(), y / total, seen));
     }
 """
 

@@ -69,7 +69,7 @@ class _Holder(Operators):
                 array = np.array(source, dtype=None if half else dtype, order="C")
                 if half:
                     array = narrowed(array.astype(np.float64), np.dtype(dtype))
-                elif dtype is None and not isinstance(source, np.ndarray) and array.dtype.kind in "iuf":
+                elif dtype is None and not hasattr(source, "__array__") and array.dtype.kind in "iuf":
                     array = array.astype(np.float32)
         except ValueError:
             raise ShapeError(
@@ -326,7 +326,7 @@ class Matrix(_Holder):
         if prod(source.shape) != rows * cols:
             size = prod(source.shape)
             raise ShapeError(f"Matrix.from_slice: {rows}×{cols} needs {rows * cols} values, got {size}")
-        if device_of(source) is None and not isinstance(data, np.ndarray):
+        if device_of(source) is None and not hasattr(data, "__array__"):
             with ieee():
                 source = source.astype(np.float32)
         return cls(source.reshape((rows, cols)), backend=backend)

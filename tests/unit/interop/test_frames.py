@@ -108,3 +108,14 @@ def test_empty_and_zero_dimensional(frame):
     assert got.shape == (0, 4) and got.columns.equals(frame.columns)
     got = trueno.sum(frame.iloc[:, :0])
     same(got, np.zeros(3), frame.index)
+
+
+def test_vectors_and_matrices_keep_the_dtype_of_a_frame():
+    frame = pd.DataFrame([[1.0, 2.0], [3.0, 16777217.0]])  # 2²⁴ + 1, which float32 does not hold
+    assert trueno.Matrix(frame).dtype == np.float64 and trueno.Matrix(frame).numpy()[1, 1] == 16777217
+    assert trueno.Vector(frame[1]).dtype == np.float64
+    assert trueno.Matrix(frame.astype(np.float32)).dtype == np.float32
+    assert trueno.Matrix(frame, dtype=np.float32).dtype == np.float32
+    assert trueno.Matrix.from_slice(1, 2, frame[1]).dtype == np.float64
+    with pytest.raises(trueno.DtypeError, match="int64; convert"):
+        trueno.Matrix(frame.astype(np.int64))

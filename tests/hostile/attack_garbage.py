@@ -171,7 +171,7 @@ PYTHONS: dict[str, tuple[type[Exception], ...]] = {
     "Vector[]": (IndexError, TypeError, ValueError, OverflowError),
     "Vector ==": (TypeError, ValueError, OverflowError),
     "Vector +": (TypeError,),
-    "Vector r+": (TypeError,),
+    "Vector r+": (TypeError, ValueError),  # a masked array on the left adds up by itself
     "Vector @": (TypeError,),
     "Matrix @": (TypeError,),
     "@ q": (TypeError,),

@@ -93,9 +93,10 @@ def _over(op: Op, function: Callable[..., Any], operands: tuple[Any, ...], given
         remedy = "give one axis or None on a device, or reduce one after the other"
         raise ParameterError(f"{op.name}: axis is {shown(axes)}; {remedy}")
     arrays, _, wrap = coerce(op, operands)
+    shapes = {a.shape for a in arrays}
     try:
-        whole = np.broadcast_shapes(*(a.shape for a in arrays))
-    except ValueError:
+        whole = arrays[0].shape if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    except (ValueError, RuntimeError):  # NumPy broadcasts up to 32 axes
         whole = max((a.shape for a in arrays), key=len)  # the call itself raises the error that names the operands
         op.signature.bind(op.name, tuple(a.shape for a in arrays))
     each = [row_axis(op, (whole,) * len(arrays), axis, keepdims) for axis in axes]

@@ -55,6 +55,10 @@ def _is_operand(x: Any) -> bool:
     return isinstance(x, taken) or hasattr(type(x), "__dlpack__") or device_of(x) is not None
 
 
+MOST_AXES = 64
+"""Of an array of NumPy's."""
+
+
 def _rank(x: Any) -> int:
     """Its number of axes; a list's by its first elements, so that a ragged one has a rank, too."""
     if isinstance(x, Operators):
@@ -62,7 +66,7 @@ def _rank(x: Any) -> int:
     if hasattr(x, "shape"):
         return len(x.shape)
     rank = 0
-    while isinstance(x, list):
+    while isinstance(x, list) and rank <= MOST_AXES:  # a list may hold itself
         rank, x = rank + 1, x[0] if x else None
     return rank or 2  # the op for matrices refuses a number
 

@@ -180,3 +180,16 @@ def test_a_backend_that_is_not_there_is_refused_at_once():
         with pytest.raises(ParameterError, match="backend is 3; it must be the name of one"):
             make(3)
         assert make("reference").backend == "reference"
+
+
+def test_a_list_that_holds_itself_is_a_sentence():
+    endless = []
+    endless.append(endless)
+    for call in (lambda: Vector([1, 2]) @ endless, lambda: endless @ Matrix([[1, 2]]), lambda: Vector([1]) + endless):
+        with pytest.raises(ShapeError, match="ragged list"):
+            call()
+
+
+def test_several_axes_of_64():
+    x = np.ones((2, *(1,) * 62, 3), F)
+    assert trueno.sum(x, axis=(0, -1)).item() == 6 and trueno.max(x, axis=(0, 5)).shape == (1,) * 61 + (3,)

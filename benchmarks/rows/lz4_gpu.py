@@ -5,7 +5,7 @@ where it is installed, and compared; the pages that ours decode are compared who
 """
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -24,7 +24,8 @@ OWN, SAMPLES, CALLS = 1 << 24, 256, 7
 """Bytes of a kind that are made, and repeated from then on; pages that the package decodes; calls of which the best
 counts."""
 DECOMPRESS = "lz4_decompress"
-NAMES = {1: "lz4_compress", 2: "lz4_compress level 2"}
+Measured = tuple[int, float, str]
+"""Uncompressed bytes, the seconds of a call, and what is wrong with its result."""
 
 
 def shape(page: int, backend: str) -> str:
@@ -35,43 +36,35 @@ def cells(plan: Plan) -> Iterator[Cell]:
     size = SMALL if plan.quick else SIZE
     for backend in BACKENDS:
         for page in PAGES:
-            for level, name in NAMES.items():
+            for level, name in lz4.NAMES.items():
                 yield _cell(name, page, backend, partial(_compress, backend, size, page, level))
             yield _cell(DECOMPRESS, page, backend, partial(_decompress, backend, size, page))
 
 
-def _cell(name: str, page: int, backend: str, measure: Callable[[], tuple[float, str]]) -> Cell:
+def _cell(name: str, page: int, backend: str, measure: Callable[[], Measured]) -> Cell:
     where = shape(page, backend)
 
     def measured() -> list[Record]:
         found = trueno.backends()[backend]
         if not found.available or all(d.software for d in found.devices):
             return [Record(GROUP, name, where, family="compression")]
-        rate, problem = measure()
-        return [Record(GROUP, name, where, "bytes", rate, family="compression", problem=problem,
-                       seconds={OURS: SIZE / rate})]  # fmt: skip
+        nbytes, seconds, problem = measure()
+        return [Record(GROUP, name, where, "bytes", nbytes / seconds, family="compression", problem=problem,
+                       seconds={OURS: seconds})]  # fmt: skip
 
     return Cell(GROUP, name, where, measured)
 
 
-@cache
-def mixed(size: int, page: int) -> Any:
-    """Pages of all kinds in equal parts, in random order."""
-    rng, each = np.random.default_rng(18), size // len(lz4.KINDS) // page
-    parts = []
-    with trueno.use("simd"):  # quantizing takes a search, which GPUs refuse
-        for kind in lz4.KINDS:
-            own = np.frombuffer(lz4._bytes(kind, min(OWN, each * page), rng), np.uint8)[: min(OWN, each * page)]
-            parts.append(np.resize(own, each * page).reshape(each, page))
-    return rng.permutation(np.concatenate(parts))
+def _mixed(size: int, page: int) -> Any:
+    return lz4.pages(size // len(lz4.KINDS) // page, page, OWN)
 
 
-@cache
+@lru_cache(1)  # cells of the same pages follow each other, and the next ones need the memory
 def _there(backend: str, size: int, page: int) -> Any:
-    return trueno.to(mixed(size, page), backend)
+    return trueno.to(_mixed(size, page), backend)
 
 
-def _rate(backend: str, nbytes: int, call: Callable[[], Any]) -> float:
+def _seconds(backend: str, call: Callable[[], Any]) -> float:
     loaded: Any = registry.load(backend)
     call()
     loaded.synchronize()
@@ -81,19 +74,19 @@ def _rate(backend: str, nbytes: int, call: Callable[[], Any]) -> float:
         call()
         loaded.synchronize()
         seconds.append(perf_counter() - start)
-    return nbytes / min(seconds)
+    return min(seconds)
 
 
-def _compress(backend: str, size: int, page: int, level: int) -> tuple[float, str]:
-    x, there = mixed(size, page), _there(backend, size, page)
+def _compress(backend: str, size: int, page: int, level: int) -> Measured:
+    x, there = _mixed(size, page), _there(backend, size, page)
     blocks, sizes = trueno.lz4_compress(there, level=level)
-    rate = _rate(backend, x.nbytes, lambda: trueno.lz4_compress(there, level=level, out=(blocks, sizes)))
-    return rate, _wrong(x, trueno.numpy(blocks), trueno.numpy(sizes))
+    seconds = _seconds(backend, lambda: trueno.lz4_compress(there, level=level, out=(blocks, sizes)))
+    return x.nbytes, seconds, _wrong(x, trueno.numpy(blocks), trueno.numpy(sizes))
 
 
 def _wrong(x: Any, blocks: Any, sizes: Any) -> str:
     """What samples of the blocks are not, by the package."""
-    package = lz4._package()
+    package = lz4.packaged()
     if package is None:
         return ""
     for i in np.random.default_rng().choice(len(x), min(SAMPLES, len(x)), replace=False).tolist():
@@ -103,13 +96,13 @@ def _wrong(x: Any, blocks: Any, sizes: Any) -> str:
     return ""
 
 
-def _decompress(backend: str, size: int, page: int) -> tuple[float, str]:
-    x, there = mixed(size, page), _there(backend, size, page)
+def _decompress(backend: str, size: int, page: int) -> Measured:
+    x, there = _mixed(size, page), _there(backend, size, page)
     blocks, sizes = trueno.lz4_compress(there)
     packed, offsets = trueno.lz4_pack(blocks, sizes)
     del blocks
     y, lengths = trueno.lz4_decompress(packed, offsets, sizes, page=page)
     call = partial(trueno.lz4_decompress, packed, offsets, sizes, page=page, out=(y, lengths))
-    rate = _rate(backend, x.nbytes, call)
+    seconds = _seconds(backend, call)
     same = bool((trueno.numpy(lengths) == page).all()) and np.array_equal(trueno.numpy(y), x)
-    return rate, "" if same else "other bytes"
+    return x.nbytes, seconds, "" if same else "other bytes"

@@ -24,7 +24,8 @@ def command(
     ] = PLANS[0],
     prefill: Annotated[bool, typer.Option("--prefill", help="A prompt, not one token.")] = False,
     tokens: Annotated[
-        int, typer.Option(min=0, help="Of the prompt, or before the token; 0: 512 or the whole context.")
+        int,
+        typer.Option(min=0, help="How many are computed at once, or precede the new one; 0: 512 or the whole context."),
     ] = 0,
     arch: Annotated[str, typer.Option(help="The architecture of the card, as sm_80.")] = "sm_90",
     kernel: Annotated[

@@ -30,7 +30,7 @@ Record = Callable[[Any], Any]
 
 
 class Reference:
-    """The steps of one model.  tokens: of the prompt, or before the new one.  prefill: whether a prompt is computed."""
+    """The steps of one model.  tokens: computed at once with `prefill`, otherwise those before the new one."""
 
     def __init__(self, backend: PlannedBackend, model: Model, tokens: int, prefill: bool) -> None:
         self.backend, self.model, self.tokens, self.prefill = backend, model, tokens, prefill

@@ -215,18 +215,14 @@ def plugins(
 def fake(plugins: Callable[..., None]) -> Iterator[SimpleNamespace]:
     """The fake device, installed in this process: `control`, `LEDGER`, `Array`; `renew(**settings)` starts it again."""
     plugins(fake=None)
-    import gc
-
     import trueno_fake
     from trueno.discovery import registry
 
     def renew(**given: str) -> None:
         plugins(**given)
         registry.load("fake")
-        if trueno_fake.LEDGER.live:
-            gc.collect()
         trueno_fake.control.reset()
-        trueno_fake.LEDGER.reset()
+        trueno_fake.LEDGER.serve_another()
 
     renew()
     yield SimpleNamespace(control=trueno_fake.control, LEDGER=trueno_fake.LEDGER, Array=trueno_fake.Array, renew=renew)

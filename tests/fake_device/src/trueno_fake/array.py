@@ -17,7 +17,7 @@ GARBAGE = 0xFF
 class Buffer:
     """One allocation; it is freed when the last array on it goes."""
 
-    __slots__ = ("elements", "nbytes")
+    __slots__ = ("elements", "nbytes", "user")
 
     def __init__(self, count: int, dtype: np.dtype[Any]) -> None:
         self.nbytes = 0
@@ -27,11 +27,11 @@ class Buffer:
             free = max(control.memory - LEDGER.live_bytes, 0)
             raise OutOfMemory(f"the fake device has {free} bytes left, but {needed} were asked for")
         self.elements = np.full(needed, GARBAGE, np.uint8).view(dtype)
-        self.nbytes = needed
+        self.nbytes, self.user = needed, LEDGER.user
         LEDGER.add(allocs=1, live=1, live_bytes=needed)
 
     def __del__(self) -> None:
-        if hasattr(self, "elements"):  # an allocation that failed has none
+        if hasattr(self, "elements") and self.user == LEDGER.user:  # an allocation that failed has no elements
             LEDGER.add(frees=1, live=-1, live_bytes=-self.nbytes)
 
 

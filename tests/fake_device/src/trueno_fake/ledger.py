@@ -13,6 +13,7 @@ class Ledger:
     a batch, which is one submit; batching: batches that are open now.  replays: of what
     was recorded.  copies: inside the device.
     bytes_up, bytes_down: over the link.  peak_bytes: the most that was live at once since the last `reset`.
+    user: a number for whoever counts now; buffers of an earlier one are not counted when they go (`serve_another`).
     """
 
     uploads: int = 0
@@ -31,6 +32,7 @@ class Ledger:
     batched: int = 0
     replays: int = 0
     batching: int = 0
+    user: int = 0
     # Reentrant: collecting garbage inside `add` may free a buffer, which adds again.
     _lock: Any = field(default_factory=RLock, repr=False, compare=False)
 
@@ -45,14 +47,24 @@ class Ledger:
         """Start counting again; what is allocated stays known."""
         with self._lock:
             for f in fields(self):
-                if f.name not in ("live", "live_bytes", "batching", "_lock"):
+                if f.name not in ("live", "live_bytes", "batching", "user", "_lock"):
                     setattr(self, f.name, 0)
             self.peak_bytes = self.live_bytes
+
+    def serve_another(self) -> None:
+        """Start from nothing: what others keep alive is theirs.
+
+        NumPy 2.4 itself keeps an operand of `np.add.reduce` whose `__array_ufunc__` is None.
+        """
+        with self._lock:
+            self.user += 1
+            self.live = self.live_bytes = 0
+            self.reset()
 
     def counts(self) -> dict[str, int]:
         """All counters by name."""
         with self._lock:
-            return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "_lock"}
+            return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("user", "_lock")}
 
 
 LEDGER = Ledger()

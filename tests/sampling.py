@@ -1,16 +1,16 @@
 """A sample of the long families, so that `make test` takes minutes; `--all` runs every case.
 
 A family is a test function with many cases: of those some run, drawn by a seed that the head of the report shows and
-TRUENO_TEST_SEED sets.  What is marked `slow` is drawn more sparingly, and everything else runs.  A case's fate depends
-on the seed, its name and the size of its family alone, so all workers draw alike.
+TRUENO_TEST_SEED sets (`seeds`).  What is marked `slow` is drawn more sparingly; everything else runs.  A case's fate
+depends on the seed, its name and the size of its family alone, so all workers draw alike.
 """
 
-import hashlib
 import os
 import random
 from collections import Counter
 
 import pytest
+import seeds
 
 FAMILY = 5
 """Cases from which on a function is a family."""
@@ -18,9 +18,10 @@ LEAST = 1.5
 """Cases of a family that run, on average: of a thousand as many as of ten."""
 SLOW = 0.2
 """Of what is marked `slow`, the fraction that runs."""
-SEED = "TRUENO_TEST_SEED"
-DRAWN = pytest.StashKey[str]()
-"""The seed; the empty string where every case runs."""
+RUN = pytest.StashKey[str]()
+"""The run's seed."""
+SAMPLED = pytest.StashKey[bool]()
+"""Whether long families are sampled; else every case runs."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,29 +32,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Draw the seed once; workers are handed it, and no test sees the variable, which is not a setting of Trueno's."""
     if hasattr(config, "workerinput"):
-        config.stash[DRAWN] = config.workerinput["drawn"]
-        return
-    seed = os.environ.pop(SEED, "") or str(random.SystemRandom().randrange(10**6))
-    again = any(getattr(config.option, name, False) for name in ("lf", "failedfirst", "stepwise", "newfirst"))
-    selected = again or config.option.keyword or config.option.markexpr
-    selected = selected or config.args_source is config.ArgsSource.ARGS
-    config.stash[DRAWN] = "" if config.option.all or selected else seed
+        config.stash[RUN], config.stash[SAMPLED] = config.workerinput["run"], config.workerinput["sampled"]
+    else:
+        config.stash[RUN] = os.environ.pop(seeds.VARIABLE, "") or str(random.SystemRandom().randrange(10**6))
+        again = any(getattr(config.option, name, False) for name in ("lf", "failedfirst", "stepwise", "newfirst"))
+        selected = again or config.option.keyword or config.option.markexpr
+        selected = selected or config.args_source is config.ArgsSource.ARGS
+        config.stash[SAMPLED] = not (config.option.all or selected)
+    seeds.start(config.stash[RUN])
+    if getattr(config.option, "hypothesis_seed", "") is None:  # its plugin is here, and nobody gave it a seed
+        config.option.hypothesis_seed = str(seeds.digest(config.stash[RUN], "hypothesis"))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node) -> None:
     """Of xdist: what a worker knows."""
-    node.workerinput["drawn"] = node.config.stash[DRAWN]
+    node.workerinput["run"], node.workerinput["sampled"] = node.config.stash[RUN], node.config.stash[SAMPLED]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    seed = config.stash[DRAWN]
-    return f"long families are sampled: {SEED}={seed} draws the same cases, --all runs every one" if seed else ""
+    again = f"{seeds.VARIABLE}={config.stash[RUN]} draws the same numbers"
+    return f"long families are sampled: {again} and cases, --all runs every one" if config.stash[SAMPLED] else again
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """At the end again, since `-q` leaves the head out."""
-    if config.stash[DRAWN] and terminalreporter.stats.get("failed"):
+    if terminalreporter.stats.get("failed"):
         terminalreporter.write_line(pytest_report_header(config))
 
 
@@ -67,15 +71,15 @@ def share(item: pytest.Item, size: int) -> float:
 
 
 def fate(seed: str, nodeid: str) -> float:
-    """A number of [0, 1) from seed and name: Python's own hash differs from process to process."""
-    return int.from_bytes(hashlib.blake2b(f"{seed} {nodeid}".encode(), digest_size=6).digest(), "big") / 2**48
+    """A number of [0, 1) from seed and name."""
+    return seeds.digest(seed, nodeid) / 2**48
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    seed = config.stash[DRAWN]
-    if not seed:
+    if not config.stash[SAMPLED]:
         return
+    seed = config.stash[RUN]
     sizes = Counter(map(family, items))
     kept = [item for item in items if fate(seed, item.nodeid) < share(item, sizes[family(item)])]
     chosen = set(kept)

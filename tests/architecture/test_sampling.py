@@ -12,6 +12,9 @@ TESTS = Path(__file__).parents[1]
 MODULE = """
 import os
 import pytest
+from seeds import fresh_seed
+
+HERE = fresh_seed(__name__)
 
 @pytest.mark.parametrize("i", range(300))
 def test_family(i): pass
@@ -24,6 +27,10 @@ def test_few(i): pass
 def test_slow(i): pass
 
 def test_alone(): assert "TRUENO_TEST_SEED" not in os.environ, "a test would be told of an unknown setting"
+
+def test_numbers():
+    with open("numbers.txt", "a") as file:
+        print(HERE, fresh_seed(), fresh_seed(), file=file)
 """
 SETTINGS = """
 [pytest]
@@ -58,7 +65,7 @@ def count(cases: set[str], name: str) -> int:
 
 def test_all_runs_all(ran) -> None:
     cases, said = ran("--all")
-    assert len(cases) == 310 and "TRUENO_TEST_SEED" not in said
+    assert len(cases) == 311 and "sampled" not in said
 
 
 def test_a_selection_is_not_sampled(ran) -> None:
@@ -74,3 +81,12 @@ def test_a_seed_draws_the_same_cases_in_every_worker(ran) -> None:
     assert count(cases, "test_family") < 25, "two are expected"
     assert ran("-p", "xdist.plugin", "-n", "2", seed=seed[1])[0] == cases
     assert ran(seed="7")[0] != ran(seed="8")[0]
+
+
+def test_a_seed_draws_the_same_numbers_whatever_else_runs(ran, tmp_path) -> None:
+    ran("--all", seed="7")
+    ran("-k", "numbers", seed="7")
+    ran("-k", "numbers", seed="8")
+    whole, alone, other = (tmp_path / "numbers.txt").read_text().splitlines()
+    assert whole == alone != other
+    assert len({*whole.split(), *other.split()}) == 6

@@ -1,7 +1,7 @@
 """What Triton, Numba and tinygrad printed is correct, and the rules of `trueno ptx` are silent on it."""
 
-import numpy as np
 import pytest
+from seeds import fresh_seed
 
 from .foreign import FOLDER, HEAD, Foreign, foreign, producers
 from .launches import run, wrong
@@ -11,7 +11,7 @@ from .ours import analyzer
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    number = int(np.random.SeedSequence().generate_state(1)[0])
+    number = fresh_seed()
     print(f"seed {number} of {request.node.name}")
     return number
 

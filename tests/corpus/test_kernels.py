@@ -2,8 +2,8 @@
 
 import random
 
-import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno_cuda.ptx.emulate import Module
 
 from . import sources
@@ -25,7 +25,7 @@ needs_nvcc = pytest.mark.skipif(sources.compiler() is None, reason="nvcc is not 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """Another in each run; pytest shows it when a test fails."""
-    number = int(np.random.SeedSequence().generate_state(1)[0])
+    number = fresh_seed()
     print(f"seed {number} of {request.node.name}")
     return number
 

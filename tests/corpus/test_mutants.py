@@ -1,10 +1,10 @@
 """The mutator: its mutants differ from their origin, parse, and are wrong where it says so."""
 
-import random
 import shutil
 import subprocess
 
 import pytest
+from seeds import fresh_seed
 from trueno_cuda.ptx.syntax.parse import parse
 
 from . import sources
@@ -29,7 +29,7 @@ def origins() -> list[Origin]:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    number = random.SystemRandom().getrandbits(31)
+    number = fresh_seed()
     print(f"seed {number} of {request.node.name}")
     return number
 

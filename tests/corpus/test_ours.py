@@ -3,10 +3,10 @@
 `python -m tests.corpus measure --analyzer tests.corpus.ours:analyzer` measures all of it.
 """
 
-import random
 from itertools import islice
 
 import pytest
+from seeds import fresh_seed
 
 from .faults import FAULTS
 from .measure import Judge, correct, silence
@@ -42,7 +42,7 @@ def test_what_nvcc_compiled_is_silent(stem):
 
 @pytest.mark.parametrize("name", [name for name in BUILT if name not in PARTLY])
 def test_faults_are_found(name):
-    seed = random.randrange(2**31)
+    seed = fresh_seed()
     print(f"seed {seed}")
     judge = Judge(analyzer)
     tried = list(islice(mutants(origins(("sm_80",)), seed, 3, [name]), 3))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from seeds import fresh_seed
 
 from hostile.attack import names
 
@@ -20,7 +21,7 @@ SECONDS = {"calls": 24.0, "structured": 16.0, "batches": 10.0, "threads": 10.0}
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, signals, and processes by their group")
 @pytest.mark.parametrize("name", names())
 def test_attack(name: str) -> None:
-    seed = os.environ.get("TRUENO_HOSTILE_SEED") or str(int.from_bytes(os.urandom(4), "big") or 1)
+    seed = os.environ.get("TRUENO_HOSTILE_SEED") or str(fresh_seed() or 1)
     minutes = SECONDS.get(name, 6.0) / 60
     done = subprocess.run(
         [sys.executable, "-m", "tests.hostile", "--attack", name, "--seed", seed, "--minutes", str(minutes)],

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trueno
+from seeds import fresh_seed
 from trueno._stubs import STUBS
 from trueno._stubs.variants import of_holder, variants
 from trueno.dispatch.parameters import parameters
@@ -113,7 +114,7 @@ def test_right_uses_run(monkeypatch):
 
 @pytest.fixture
 def rng():
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

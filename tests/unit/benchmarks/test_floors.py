@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno.ops import TABLE
 
 from benchmarks import compare, floors
@@ -20,7 +21,7 @@ def test_a_probe_writes_the_sum_of_what_it_reads(traffic: str, past_caches: str)
     reads, _ = floors.TRAFFIC[traffic]
     n = 3 * floors.STEP
     arrays = [floors._aligned(n) for _ in range(reads + 1)]
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(fresh_seed())
     for x in arrays[:-1]:
         x[:] = rng.integers(-99, 100, n)
     arrays[-1].fill(np.nan)

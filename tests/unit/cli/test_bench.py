@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
 
+from seeds import fresh_seed
 from trueno.cli import bench, chart, peers, rates, timing
 from trueno.cli.app import app
 from trueno.cli.samples import sample
@@ -74,7 +75,7 @@ def test_every_op_has_a_count_or_none(name):
 
 
 def test_spread():
-    seed = np.random.SeedSequence().entropy
+    seed = fresh_seed()
     print("seed", seed)
     rng = np.random.default_rng(seed)
     times = list(rng.random(21) + 0.1)

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
 
+from seeds import fresh_seed
 from trueno.cli.app import app
 from trueno.formats.lz4_samples import pages
 from trueno.text import number
@@ -25,7 +26,7 @@ def data(tmp_path):
     import numpy as np
 
     path = tmp_path / "data"
-    path.write_bytes(pages(20, 4096, np.random.default_rng()).tobytes() + b"end")
+    path.write_bytes(pages(20, 4096, np.random.default_rng(fresh_seed())).tobytes() + b"end")
     return path
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import trueno
+from seeds import fresh_seed
 from trueno.batch import shared
 from trueno.discovery import registry
 from trueno.discovery.protocol import Reject
@@ -15,7 +16,7 @@ F, K = np.float32, 256
 
 @pytest.fixture
 def seed():
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    seed = fresh_seed()
     print(f"seed {seed}")
     return seed
 

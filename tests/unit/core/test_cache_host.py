@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import trueno
 from float_modes import in_mode, needs_modes
+from seeds import fresh_seed
 from trueno.discovery import registry
 from trueno.dispatch import cache, host, state
 from trueno.dispatch import call as front
 from trueno.ops import TABLE
 
-SEED = int(np.random.SeedSequence().generate_state(1)[0])
+SEED = fresh_seed(__name__)
 BACKENDS = [name for name in ("simd", "scalar", "reference") if trueno.backends()[name].available]
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 NUMBERS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e300, -1e39, 3.5e38, 2.0, 1, -7, 16777217, 10**30, 5e-324]

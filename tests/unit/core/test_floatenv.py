@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trueno
+from seeds import fresh_seed
 from trueno import floatenv
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 
 from tests.float_modes import LINUX, MODES, in_mode, needs_modes
 
-SEED = int.from_bytes(os.urandom(4))
+SEED = fresh_seed(__name__)
 HOST = ("reference", "scalar", "simd")
 
 pytestmark = needs_modes

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno.discovery.protocol import Accuracy
 from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
@@ -14,7 +15,7 @@ PROGRAM = TABLE["fma"].program()
 
 @pytest.fixture
 def seed():
-    return int(np.random.SeedSequence().generate_state(1)[0])
+    return fresh_seed()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -15,6 +15,7 @@ import pytest
 import torch
 import trueno
 from ml_dtypes import bfloat16
+from seeds import fresh_seed
 from trueno.discovery import registry
 from trueno.discovery.protocol import Accuracy
 from trueno.dispatch import state
@@ -47,7 +48,7 @@ def backend(request):
 
 @pytest.fixture
 def seeded():
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    seed = fresh_seed()
     print("seed", seed)
     return np.random.default_rng(seed)
 

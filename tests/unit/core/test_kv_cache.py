@@ -6,6 +6,7 @@ import pytest
 import trueno
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from seeds import fresh_seed
 from trueno.errors import DtypeError, OutOfMemory, ParameterError, ShapeError, TruenoError
 from trueno.formats import FORMATS, decode
 from trueno.formats.encoders import encode
@@ -281,7 +282,7 @@ def test_dtypes_of_numpy(dtype):
 
 
 def test_moving_pages_keeps_what_sequences_hold():
-    rng = np.random.default_rng(int(np.random.SeedSequence().generate_state(1)[0]))
+    rng = np.random.default_rng(fresh_seed())
     cache = trueno.KVCache(2, 1, 32, dtype="float32", capacity=64, sequences=4, page=4)
     held = {cache.new(): [] for _ in range(4)}
     for step in range(40):

@@ -3,6 +3,7 @@
 from math import prod
 
 import numpy as np
+from seeds import fresh_seed
 from trueno.backend import stacked
 
 
@@ -15,7 +16,7 @@ def offsets(lead, steps):
 
 
 def test_every_problem_begins_where_numpy_has_it():
-    seed = int(np.random.SeedSequence().entropy % 2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
     for _ in range(300):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from seeds import fresh_seed
 from trueno.discovery import index, keys, manifest
 from trueno.discovery.manifest import parse
 from trueno.parsers import TYPES
@@ -465,7 +466,7 @@ def mutated(random, value):
 
 @pytest.mark.parametrize("start", [GOOD, LEAST], ids=["full", "least"])
 def test_the_check_and_the_schema_decide_alike(start):
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print("seed", seed)
     drawn = random.Random(seed)
     refused = 0

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import trueno
+from seeds import fresh_seed
 from trueno.errors import ParameterError, ShapeError
 from trueno.judge.bound import judge
 from trueno.judge.structured import structured_bound
@@ -136,7 +137,7 @@ def test_the_judge_allows_what_the_errors_of_sums_do():
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_first_call_over_a_whole_vocabulary_is_right(backend):
     """The scratch that a row needs depends on its numbers, and grows in several steps."""
-    rng = np.random.default_rng(int(np.random.SeedSequence().generate_state(1)[0]))
+    rng = np.random.default_rng(fresh_seed())
     logits = (0.5 * rng.normal(size=(1, 128_256))).astype(np.float32)
     r = rng.random(1).astype(np.float32)
     (allowed,) = structured_bound(TABLE["sample"], [logits, r], {"top_k": 0}, np.float32, (1.0, 0.9, 0.0))

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import trueno
 import trueno_cuda
+from seeds import fresh_seed
 from trueno_cuda.ptx import f32, kernel, ptr, u32
 
 NAME = "cuda_emulated"
@@ -13,7 +14,7 @@ F = np.float32
 
 @pytest.fixture
 def rng():
-    seed = int(np.random.SeedSequence().entropy) % 2**32
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from seeds import fresh_seed
 from trueno.formats.table import CACHES, FORMATS, cache_row_bytes
 from trueno.formats.units import COLUMN, linear, unit_shape
 
@@ -19,7 +20,7 @@ def test_units_have_every_element_once(name):
 
 def test_formulas_give_every_value_again():
     """Random steps of each bit, of which some double; any further bit of g changes nothing."""
-    seed = int(np.random.SeedSequence().entropy % 2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
     for _ in range(300):

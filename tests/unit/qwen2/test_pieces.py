@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trueno
+from seeds import fresh_seed
 
 from benchmarks.peers import llama
 from examples.qwen2.checkpoint import EngineError
@@ -84,7 +85,7 @@ def sentence(draw: random.Random) -> str:
 @pytest.mark.skipif(llama.library() is None, reason="llama-cpp-python is not installed")
 @pytest.mark.parametrize("keys", [{}, {"add_space_prefix": False}, {"add_bos_token": False}])
 def test_tokens_of_pieces_with_scores(tmp_path, keys):
-    engine, seed = llama.library(), random.randrange(1 << 32)
+    engine, seed = llama.library(), fresh_seed()
     print("seed", seed)
     draw, path = random.Random(seed), tmp_path / "pieces.gguf"
     text = random_pieces(draw, path, **keys)

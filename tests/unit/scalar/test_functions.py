@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno_scalar.operands import seen
 from trueno_scalar.rows import functions as f
 from unit.fused import exact, operands, same
@@ -18,7 +19,7 @@ def quiet():
 
 @pytest.fixture
 def seed():
-    return int(np.random.SeedSequence().generate_state(1)[0])
+    return fresh_seed()
 
 
 def ulps(got, want, dtype):

@@ -1,6 +1,5 @@
 """The default floating-point environment around compiled kernels, in the caller's thread and in the workers'."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +8,13 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 from numba import types
+from seeds import fresh_seed
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.llvm import environment
 
 from tests.float_modes import in_mode, needs_modes, rounding
 
-SEED = int.from_bytes(os.urandom(4))
+SEED = fresh_seed(__name__)
 
 
 @needs_modes

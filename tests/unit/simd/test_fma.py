@@ -9,13 +9,14 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 import trueno
+from seeds import fresh_seed
 from trueno_simd.llvm import isa
 from unit.fused import exact, operands, same
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_one_rounding(dtype):
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    seed = fresh_seed()
     arrays = operands(np.dtype(dtype), np.random.default_rng(seed))
     with trueno.use("simd"):
         assert same(trueno.fma(*arrays), exact(*arrays)), f"seed {seed} at {isa.level()}"

@@ -1,7 +1,6 @@
 """Ctrl-C at any moment of the first calls, forks and exits during a compilation: the process goes on computing."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
+from seeds import fresh_seed
 
 pytest.importorskip("numba", reason="needs numba")
 from trueno_simd.llvm import elsewhere
@@ -89,7 +89,7 @@ def end_well(*children: "subprocess.Popen[str]", silent: bool = True) -> None:
 @ON_POSIX
 def test_an_interrupt_of_the_first_calls_breaks_nothing(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    seeds = [random.randrange(1 << 32) for _ in range(2)]
+    seeds = [fresh_seed() for _ in range(2)]
     print("seeds", seeds)
     # Python itself may tell of an interrupt that it had to ignore
     end_well(*(begin(STORM, tmp_path / str(seed), str(seed)) for seed in seeds), silent=False)
@@ -117,7 +117,7 @@ if child:
 def test_a_child_of_a_process_that_loads_numba_computes(tmp_path: Path) -> None:
     """Neither it nor its parent waits forever for a lock that a thread of the parent held."""
     tmp_path.chmod(0o700)
-    seed = random.randrange(1 << 32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     end_well(begin(FORK, tmp_path, str(seed)))
 

@@ -11,6 +11,7 @@ pytest.importorskip("lz4.block", reason="needs the package lz4")
 
 import lz4.block
 from hostile.lz4_blocks import KINDS, data, encoded, expected, library, mutated, sequences
+from seeds import fresh_seed
 from unit.simd.structured import structured_kernel
 
 SIZES = (1, 2, 4, 5, 11, 12, 13, 14, 16, 31, 63, 100, 255, 1000, 4095, 4096, 4097, 10_007, 65_535, 65_536)
@@ -36,7 +37,7 @@ def pack():
 
 @pytest.fixture
 def rng():
-    seed = int(np.random.default_rng().integers(1 << 32))
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

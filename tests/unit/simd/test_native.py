@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import llvmlite.binding as llvm
 import pytest
+from seeds import fresh_seed
 
 pytest.importorskip("numba", reason="needs numba")
 pytest.importorskip("trueno_simd", reason="its kernels are what is kept")
 
-SEED = int.from_bytes(os.urandom(4))
+SEED = fresh_seed(__name__)
 CALLS = """
 import json, os, sys
 import numpy as np

@@ -11,6 +11,7 @@ pytest.importorskip("numba", reason="needs numba")
 
 import trueno
 from numba import int64, types
+from seeds import fresh_seed
 from trueno.backend import Call
 from trueno.ops import TABLE
 from trueno_simd import backend as simd
@@ -39,7 +40,7 @@ def pieces_of(kernel: Callable[..., int], *sizes: int) -> tuple[int, int]:
     return int(result[0]), int(result[1])
 
 
-SEED = random.randrange(1 << 32)
+SEED = fresh_seed(__name__)
 
 
 def key(name: str, size: int, dtype: str = "float32") -> Call:

@@ -8,6 +8,7 @@ import trueno
 
 pytest.importorskip("trueno_simd")
 
+from seeds import fresh_seed
 from trueno.batch.host import HostSequence  # the plugin may be missing
 
 from tests.float_modes import in_mode, needs_modes
@@ -17,7 +18,7 @@ F, HEADS, SIZE = np.float32, 4, 64
 
 @pytest.fixture
 def seed():
-    return int(np.random.SeedSequence().generate_state(1)[0])
+    return fresh_seed()
 
 
 class Layer:

@@ -1,7 +1,6 @@
 """Rows shorter than a loop's vectors, which are taken in tiles: every length, and rows that fill no tile."""
 
 import os
-import random
 import subprocess
 import sys
 from typing import Any
@@ -12,9 +11,10 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 
 import trueno
+from seeds import fresh_seed
 from trueno_simd.llvm import isa
 
-SEED = random.randrange(1 << 32)
+SEED = fresh_seed(__name__)
 
 
 def check(dtype: str, seed: int) -> None:

@@ -11,6 +11,7 @@ import time
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
+from seeds import fresh_seed
 from trueno_simd.codecache.kernel_cache import _Files
 
 SSE2, AVX2 = ("x86_64-unknown-linux-gnu", "x86-64", ""), ("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2")
@@ -61,7 +62,7 @@ class Bomb:
 
 
 def test_what_is_damaged_is_not_unpickled_and_is_replaced(tmp_path):
-    files, seed = _Files(tmp_path, "kernel"), random.randrange(1 << 32)
+    files, seed = _Files(tmp_path, "kernel"), fresh_seed()
     print(f"seed {seed}")
     draw = random.Random(seed)
     files.save(key(AVX2), ("code", bytes(range(256)) * 8))

@@ -5,7 +5,6 @@ Errors are in units of the last place of the exact sum, and so must hold at ever
 
 import math
 import os
-import random
 from fractions import Fraction
 
 import numpy as np
@@ -13,9 +12,10 @@ import pytest
 import trueno
 
 pytest.importorskip("numba")
+from seeds import fresh_seed
 from trueno_simd.llvm import isa
 
-SEED = int(os.environ.get("SUMS_SEED", "0")) or random.randrange(1, 10**6)
+SEED = int(os.environ.get("SUMS_SEED", "0")) or fresh_seed(__name__)
 SUMS = {
     "sum": (lambda x: (x,), lambda v: v),
     "dot": (lambda x: (x, x), lambda v: v * v),

@@ -12,6 +12,7 @@ pytest.importorskip("wgpu")
 pytest.importorskip("lz4")
 import lz4.block
 import trueno
+from seeds import fresh_seed
 from trueno.formats.lz4 import fault
 from trueno_wgpu.device.array import Array
 from unit.wgpu.products import kernel
@@ -26,7 +27,7 @@ BEYOND = 40
 
 @pytest.fixture
 def rng():
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 import trueno
+from seeds import fresh_seed
 from trueno.errors import GuardError, ParameterError
 
 pytest.importorskip("wgpu")
@@ -13,7 +14,7 @@ HEADS, SHARED, D, KEYS = 4, 2, 16, 40
 
 @pytest.fixture
 def rng(request):
-    seed = int(np.random.default_rng().integers(1 << 30))
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno_cuda.ptx.emulate import load
 
 WIDTH = {"pred": 4}
@@ -84,7 +85,7 @@ def lanes() -> Lanes:
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A fresh seed each run; pytest shows it when a test fails."""
-    seed = int(np.random.SeedSequence().entropy % 2**32)  # type: ignore[operator]
+    seed = fresh_seed()
     print(f"seed {seed} of {request.node.name}")
     return np.random.default_rng(seed)
 

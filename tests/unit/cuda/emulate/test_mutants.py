@@ -4,16 +4,16 @@ TRUENO_HOSTILE_SEED repeats a run; `python -m tests.hostile.ptx_mutants` makes a
 """
 
 import os
-import random
 
 from hostile.many import stretch
 from hostile.ptx_mutants import case, run
+from seeds import fresh_seed
 
 COUNT = 4000
 
 
 def test_no_text_breaks_the_emulator():
-    seed = int(os.environ.get("TRUENO_HOSTILE_SEED") or random.SystemRandom().getrandbits(31))
+    seed = int(os.environ.get("TRUENO_HOSTILE_SEED") or fresh_seed())
     done = stretch(case, run, range(seed << 32, (seed << 32) + COUNT))
     told = "\n".join(f"python -m tests.hostile.ptx_mutants --case {number}\n{trace}" for number, trace in done.failures)
     assert not done.failures, f"TRUENO_HOSTILE_SEED={seed}\n{told}"

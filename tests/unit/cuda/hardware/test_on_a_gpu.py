@@ -7,6 +7,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno.errors import KernelError, OutOfMemory
 from trueno_cuda.device import hardware
 from trueno_cuda.device.hardware import staging, transfers
@@ -80,7 +81,7 @@ def run(code, **more):
 
 @pytest.fixture
 def rng(request):
-    seed = int.from_bytes(os.urandom(4))
+    seed = fresh_seed()
     print("seed", seed)
     return np.random.default_rng(seed)
 

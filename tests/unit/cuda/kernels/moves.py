@@ -1,10 +1,10 @@
 """Calls of hand-written CUDA kernels on the emulator, with NumPy arrays."""
 
-import os
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from seeds import fresh_seed
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
 from trueno_cuda.device.emulated import Array, Emulator
@@ -14,7 +14,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 def random() -> np.random.Generator:
     """Fresh numbers; pytest shows the seed of a test that fails."""
-    seed = int.from_bytes(os.urandom(4))
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from seeds import fresh_seed
 from trueno.discovery.protocol import Call
 from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
@@ -22,7 +23,7 @@ UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 
 def fresh() -> np.random.Generator:
     """A seed that no run had before; pytest shows it when a test fails."""
-    seed = int(np.random.SeedSequence().entropy % 2**32)  # type: ignore[operator]
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

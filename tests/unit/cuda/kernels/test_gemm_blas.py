@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno.discovery.protocol import Call
 from trueno.errors import OutOfMemory
 from trueno.ops import TABLE
@@ -45,7 +46,7 @@ class WithBlas(Emulator):
 
 
 def product(device, guarded=False):
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(fresh_seed())
     x, y = (rng.standard_normal((48, 48)).astype(F) for _ in range(2))
     a, b = device.to_device(x), device.to_device(y)
     call = Call(TABLE["matmul"], F, "", 2, (12, 12), residency="cuda_emulated", guarded=guarded)

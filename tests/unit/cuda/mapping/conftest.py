@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
     """A generator whose seed is printed; pytest shows it when the test fails."""
-    seed = int(np.random.SeedSequence().entropy) % 2**32
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)

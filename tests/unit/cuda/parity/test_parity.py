@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("typer", reason="the command line is not installed: pip install 'trueno[cli]'")
 
 import trueno_cuda
+from seeds import fresh_seed
 from trueno import hooks
 from trueno.backend import TABLE
 from trueno.errors import KernelError
@@ -34,7 +35,7 @@ STRATEGIES = {
 
 @pytest.fixture
 def rng():
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    seed = fresh_seed()
     print(f"seed {seed}")
     return np.random.default_rng(seed)
 

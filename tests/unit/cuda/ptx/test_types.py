@@ -1,11 +1,11 @@
 """Constants: the bits of a Python number, by an independent count of the representable ones."""
 
 import math
-import random
 import struct
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno_cuda.ptx import BuildError, bf16, bf16x2, f16, f16x2, f32, f64, ptr, s32, u8, u32, u64
 from trueno_cuda.ptx.types import literal
 
@@ -21,7 +21,7 @@ def nearest_bf16(numbers: np.ndarray) -> np.ndarray:
 
 
 def test_bfloat16_is_rounded_once() -> None:
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print("seed", seed)
     rng = np.random.default_rng(seed)
     numbers = np.ldexp(rng.uniform(1, 2, 2000), rng.integers(-140, 127, 2000))
@@ -34,7 +34,7 @@ def test_bfloat16_is_rounded_once() -> None:
 
 
 def test_other_floats_are_numpy_s() -> None:
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print("seed", seed)
     for x in np.random.default_rng(seed).standard_normal(500) * 100:
         assert literal(f16, float(x)) == f"0x{np.float16(x).view(np.uint16):04X}"

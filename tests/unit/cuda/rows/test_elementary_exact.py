@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno.programs.evaluate import ELEMENT_FUNCTIONS
 from trueno.programs.program import ELEMENTS
 from trueno_cuda.ptx import Type, f32, f64, kernel, ptr, u32
@@ -19,7 +20,7 @@ EXACT = sorted(set(ELEMENTS) - set(SINGLE) - {"fma", "where", "cast"})
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A fresh seed each run; pytest shows it when a test fails."""
-    seed = int(np.random.SeedSequence().entropy % 2**32)  # type: ignore[operator]
+    seed = fresh_seed()
     print(f"seed {seed} of {request.node.name}")
     return np.random.default_rng(seed)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from seeds import fresh_seed
 from trueno.judge.bound import bound, judge
 from trueno.ops import TABLE
 from trueno.programs.lower import lower
@@ -31,7 +32,7 @@ def operands(rng, op, dtype, rows, n):
 @pytest.mark.parametrize("name", [*FLAT, *FOLDING])
 def test_every_schedule(name, shape, schedules, dtype):
     declare(dtype)
-    seed = int(np.random.SeedSequence().entropy % 2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     op, T = TABLE[name], np.dtype(dtype)
     arrays = operands(np.random.default_rng(seed), op, T, *shape)

@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from seeds import fresh_seed
 from trueno_cuda.ptx.syntax.errors import PtxError
 from trueno_cuda.ptx.syntax.parse import parse
 from trueno_cuda.ptx.syntax.tokens import LONG, Lines
@@ -73,7 +74,7 @@ def test_an_error_quotes_the_beginning_of_a_long_line():
 
 
 def test_lines_of_any_text():
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
     for _ in range(200):

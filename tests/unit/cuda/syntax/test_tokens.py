@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+from seeds import fresh_seed
 from trueno_cuda.catalogue import registry
 from trueno_cuda.ptx.syntax import declarations, runs
 from trueno_cuda.ptx.syntax.errors import InternalError, PtxError
@@ -30,7 +31,7 @@ def test_tokens_are_the_text(name):
 
 
 def test_tokens_of_any_text_are_the_text():
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
     for _ in range(300):

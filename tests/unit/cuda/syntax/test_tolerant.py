@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from seeds import fresh_seed
 from trueno_cuda.ptx.syntax.errors import PtxError
 from trueno_cuda.ptx.syntax.parse import parse
 from trueno_cuda.ptx.syntax.tree import Instruction
@@ -60,7 +61,7 @@ ret; }}
 
 
 def test_any_damage_is_read():
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
     source = (

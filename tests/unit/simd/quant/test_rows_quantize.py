@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="needs numba")
+from seeds import fresh_seed
 from trueno.formats import FORMATS, WEIGHTS, encode
 from trueno_simd.threads import pool
 from unit.simd.structured import structured_kernel
@@ -104,7 +105,7 @@ def library() -> ctypes.CDLL:
 @BOTH
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_fresh_rows_too(op: str, name: str, library: ctypes.CDLL) -> None:
-    seed = int(np.random.SeedSequence().entropy % 2**32)  # type: ignore[operator]
+    seed = fresh_seed()
     print("seed", seed)
     x = hard_rows(seed, 2304)
     imatrix = np.random.default_rng(seed).lognormal(size=2304).astype("f4")
@@ -121,7 +122,7 @@ def test_fresh_rows_too(op: str, name: str, library: ctypes.CDLL) -> None:
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights_of_zero_give_the_bytes_of_the_reference(name: str) -> None:
     """Lines through one point have scales of rounding noise; groups and blocks without weight have none."""
-    seed, k = int(np.random.SeedSequence().entropy % 2**32), 2304  # type: ignore[operator]
+    seed, k = fresh_seed(), 2304
     print("seed", seed)
     rng = np.random.default_rng(seed)
     x, f = hard_rows(seed, k).clip(-1e8, 1e8), FORMATS[name]

@@ -8,6 +8,7 @@ import trueno
 
 pytest.importorskip("numba")
 
+from seeds import fresh_seed
 from trueno.formats import FORMATS  # the plugin may be missing
 from trueno.formats.samples import random_rows
 from trueno.judge.structured import judge_structured
@@ -20,7 +21,7 @@ F = np.float32
 
 @pytest.fixture
 def seed():
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    seed = fresh_seed()
     print(f"seed {seed}")
     return seed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 GUIDES = Path(__file__).parents[1] / "docs" / "how-to"
-RED, BLUE = "#c0504d", "#2e75b6"
+RED, BLUE, GREEN = "#c0504d", "#2e75b6", "#5a9a3c"
 STYLE = {
     "svg.fonttype": "none",  # text stays text, in the reader's font
     "svg.hashsalt": "trueno",  # else the names of paths are random

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import trueno
 from trueno.machine import cpu
 
 PACKAGES = (
@@ -19,6 +20,12 @@ PACKAGES = (
 def cores() -> int:
     """CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def named() -> str:
+    """The CPU's name, which virtual machines blur, and its widest vectors where these are not AVX-512's."""
+    isa = trueno.select_best_available_backend().isa
+    return cpu() if isa in (None, "avx512") else f"{cpu()} with {isa.upper()}"
 
 
 def load() -> float | None:
@@ -55,7 +62,7 @@ class Watch:
     def __init__(self, threads: int) -> None:
         self.facts: dict[str, Any] = {
             "date": time.strftime("%Y-%m-%d %H:%M"),
-            "cpu": cpu(),
+            "cpu": named(),
             "cores": cores(),
             "threads": threads,
             "platform": platform.platform(),

@@ -10,7 +10,7 @@ from typing import Any
 
 from trueno.ops import TABLE
 
-from benchmarks.charts import BLUE, GUIDES, RED, chart
+from benchmarks.charts import BLUE, GREEN, GUIDES, RED, chart
 from benchmarks.compare import Record
 from benchmarks.report import RESULTS
 from benchmarks.rows import ROWS, SIZES, text
@@ -19,7 +19,7 @@ from benchmarks.timing import geometric_mean
 
 PAGE = GUIDES / "how-fast.md"
 SHAPES = (*(text((n,)) for n in SIZES), text(ROWS))
-COLOURS = (RED, BLUE)
+COLOURS = (RED, BLUE, GREEN)
 TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100)
 Cells = dict[str, dict[str, Record]]
 """By shape and op."""

@@ -12,7 +12,10 @@ from trueno_cuda.ptx.syntax.tree import Function, Register
 
 
 class Dataflow:
-    """reads, writes: indices of registers, by instruction.  definitions: instructions that write a register."""
+    """reads, writes: indices of registers, by instruction.  definitions: instructions that write a register.
+
+    named: the registers that instructions name; a text may declare more.
+    """
 
     def __init__(self, function: Function, graph: Graph) -> None:
         self.registers = function.registers
@@ -36,6 +39,7 @@ class Dataflow:
                 self.definitions[index].append(at)
             for index in dict.fromkeys(self.reads[-1]):
                 self.uses[index].append(at)
+        self.named = [r for r in self.registers if self.definitions[r.index] or self.uses[r.index]]
 
     def only(self, index: int) -> int:
         """The one instruction that writes a register, without a guard; −1 where there are others."""
@@ -85,11 +89,11 @@ class Dataflow:
         of every instruction the words behind it."""
         graph, code = self.graph, self.graph.code
         kinds: dict[str, int] = {}
-        for r in self.registers:
+        for r in self.named:
             kinds[r.type.name] = kinds.get(r.type.name, 0) | 1 << r.index
-        wide = sum(1 << r.index for r in self.registers if r.type.bits == 64)
-        huge = sum(1 << r.index for r in self.registers if r.type.bits == 128)
-        flags = sum(1 << r.index for r in self.registers if r.type.kind == "p")
+        wide = sum(1 << r.index for r in self.named if r.type.bits == 64)
+        huge = sum(1 << r.index for r in self.named if r.type.bits == 128)
+        flags = sum(1 << r.index for r in self.named if r.type.kind == "p")
         most = dict.fromkeys(kinds, 0)
         place, top = 0, 0
         words = [0] * len(code)

@@ -1,5 +1,6 @@
 """`trueno ptx FILE…`: the analyzer's command line."""
 
+import codecs
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -160,9 +161,15 @@ def _analysis(name: str, launch: Launch, rules: list[str], arch: str, real: bool
     except OSError as error:
         raise ParameterError(f"ptx: {name} cannot be read: {error.strerror or error}") from None
     try:
-        return analysis("<stdin>" if name == STDIN else name, raw.decode("utf-8", "replace"), launch, rules, arch, real)
+        return analysis("<stdin>" if name == STDIN else name, _decoded(raw), launch, rules, arch, real)
     except PtxError as error:
         raise ParameterError(f"ptx: {name}: {error}") from None
+
+
+def _decoded(raw: bytes) -> str:
+    """A file's text.  PTX is ASCII; what a shell or an editor of Windows put around it is taken away."""
+    utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return raw.decode("utf-16" if utf16 else "utf-8-sig", "replace")
 
 
 def _known(path: Path) -> Known:

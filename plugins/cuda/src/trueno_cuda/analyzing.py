@@ -69,7 +69,9 @@ def analyze(
     ignore: Annotated[Many, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
     bugs: Annotated[bool, typer.Option("--bugs", help="Only rules about bugs, none about waste.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for every finding; all rules.")] = False,
-    real: Annotated[bool, typer.Option("--ptxas/--no-ptxas", help="Ask ptxas for registers and spills.")] = True,
+    real: Annotated[
+        bool, typer.Option("--ptxas/--no-ptxas", help="Ask ptxas, or nvJitLink, for registers and spills.")
+    ] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="Also say why each finding matters.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF 2.1.0.")] = False,

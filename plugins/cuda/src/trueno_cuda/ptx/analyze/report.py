@@ -140,7 +140,7 @@ def _registers(entry: Entry, figures: Assembled | None, reason: str) -> dict[str
         "real": figures.registers if figures else None,
     }
     if figures:
-        result |= {"spill_stores": figures.spill_stores, "spill_loads": figures.spill_loads}
+        result |= {"real_by": figures.by, "spill_stores": figures.spill_stores, "spill_loads": figures.spill_loads}
     elif reason:
         result["reason"] = reason
     return result

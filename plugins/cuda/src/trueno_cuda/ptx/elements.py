@@ -6,23 +6,23 @@ others write at `tid`.  What follows from neither is not known, and counts as me
 of their array, as the emulator checks: they do not wrap around.
 """
 
+import heapq
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
-
-import numpy as np
+from itertools import product
+from typing import Final, NamedTuple
 
 from trueno_cuda.ptx.hazards import Uniformity
 from trueno_cuda.ptx.values import Seen, Value, plain
 
-Array = np.ndarray[Any, Any]
 Terms = dict[tuple[int, int], int]
 """Coefficients of values that all threads share, by what identifies them."""
 DEPTH: Final = 40
 """Operations that an index is followed through; a value that all threads share needs none."""
-PER_THREAD: Final[dict[str, Callable[[Array, Array], Array]]] = {
-    "and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor, "shr": np.right_shift,
-    "div": np.floor_divide, "rem": np.remainder, "min": np.minimum, "max": np.maximum,
+PER_THREAD: Final[dict[str, Callable[[int, int], int]]] = {
+    "and_": operator.and_, "or_": operator.or_, "xor": operator.xor, "shr": operator.rshift,
+    "div": operator.floordiv, "rem": operator.mod, "min": min, "max": max,
 }  # fmt: skip
 """Of numbers that are not negative, where nothing else is in them."""
 OPPOSITE: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
@@ -31,30 +31,31 @@ OPPOSITE: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "
 class Offset(NamedTuple):
     """lanes: a number for each thread of the block, along x first."""
 
-    lanes: Array
+    lanes: list[int]
     terms: Terms
 
     def plus(self, other: "Offset", sign: int = 1) -> "Offset":
         terms = dict(self.terms)
         for key, factor in other.terms.items():
             terms[key] = terms.get(key, 0) + sign * factor
-        return Offset(self.lanes + sign * other.lanes, {key: factor for key, factor in terms.items() if factor})
+        lanes = [a + sign * b for a, b in zip(self.lanes, other.lanes, strict=True)]
+        return Offset(lanes, {key: factor for key, factor in terms.items() if factor})
 
     def times(self, factor: int) -> "Offset":
-        return Offset(self.lanes * factor, {key: factor * f for key, f in self.terms.items() if factor})
+        return Offset([a * factor for a in self.lanes], {key: factor * f for key, f in self.terms.items() if factor})
 
     @property
     def constant(self) -> int | None:
         """The number that it is for all threads."""
-        first = int(self.lanes[0])
-        return first if not self.terms and bool((self.lanes == first).all()) else None
+        first = self.lanes[0]
+        return first if not self.terms and all(a == first for a in self.lanes) else None
 
 
 class Bound(NamedTuple):
     """What a condition says of a sum of shared values: it is at least so much in each thread that goes on."""
 
     terms: Terms
-    least: Array
+    least: list[int]
 
 
 class Threads:
@@ -62,10 +63,15 @@ class Threads:
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         x, y, z = shape
-        self.linear = np.arange(x * y * z, dtype=np.int64)
-        self.special = {"tid": self.linear % x, "tid_y": self.linear // x % y, "tid_z": self.linear // (x * y),
-                        "lane": self.linear % 32, "warp": self.linear // 32}  # fmt: skip
+        self.all = range(x * y * z)
+        self.special = {"tid": [t % x for t in self.all], "tid_y": [t // x % y for t in self.all],
+                        "tid_z": [t // (x * y) for t in self.all], "lane": [t % 32 for t in self.all],
+                        "warp": [t // 32 for t in self.all]}  # fmt: skip
         self.known: dict[int, tuple[Value, Offset | None]] = {}  # by identity, with what keeps that
+
+    def same(self, number: int) -> Offset:
+        """A number for all threads."""
+        return Offset([number] * len(self.all), {})
 
     def offset(self, operand: object, depth: int = DEPTH) -> Offset | None:
         """An operand in each thread; None where it is not known."""
@@ -74,7 +80,7 @@ class Threads:
             shared = operand.uniformity is Uniformity.BLOCK
             return self._shared((id(operand.var), operand.version)) if shared else None
         if isinstance(operand, int):
-            return Offset(np.full(len(self.linear), operand, np.int64), {}) if abs(operand) < 1 << 40 else None
+            return self.same(operand)
         if not isinstance(operand, Value) or not operand.type.integer:
             return None
         if id(operand) not in self.known:
@@ -86,7 +92,7 @@ class Threads:
         return self.known[id(operand)][1]
 
     def _shared(self, key: tuple[int, int]) -> Offset:
-        return Offset(np.zeros(len(self.linear), np.int64), {key: 1})
+        return Offset(self.same(0).lanes, {key: 1})
 
     def _computed(self, name: str, operands: Sequence[object], depth: int) -> Offset | None:
         if name in self.special:
@@ -108,14 +114,9 @@ class Threads:
                 by = b.constant
                 return a.times(1 << by) if by is not None and 0 <= by < 32 else None
             case _, [Offset() as a, Offset() as b] if name in PER_THREAD and not (a.terms or b.terms):
-                least = min(a.lanes.min(), b.lanes.min())
-                if (
-                    least < 0
-                    or (name in ("div", "rem") and not b.lanes.all())
-                    or (name == "shr" and b.lanes.max() > 62)
-                ):
+                if min(*a.lanes, *b.lanes) < 0 or (name in ("div", "rem") and not all(b.lanes)):
                     return None
-                return Offset(PER_THREAD[name](a.lanes, b.lanes), {})
+                return Offset(list(map(PER_THREAD[name], a.lanes, b.lanes)), {})
         return None
 
     # ---- conditions -----------------------------------------------------------------------------------
@@ -135,12 +136,12 @@ class Threads:
             name = name if holds else OPPOSITE[name]
             more = b.plus(a, -1)
             if name in ("lt", "le", "eq"):
-                yield Bound(more.terms, int(name == "lt") - more.lanes)
+                yield Bound(more.terms, [(name == "lt") - a for a in more.lanes])
             if name in ("gt", "ge", "eq"):
                 less = more.times(-1)
-                yield Bound(less.terms, int(name == "gt") - less.lanes)
+                yield Bound(less.terms, [(name == "gt") - a for a in less.lanes])
             if name == "ne" and not more.terms:
-                yield Bound({}, (more.lanes == 0).astype(np.int64))
+                yield Bound({}, [int(a == 0) for a in more.lanes])
 
 
 class Place:
@@ -158,7 +159,7 @@ class Place:
     @cached_property
     def offset(self) -> Offset | None:
         """In bytes."""
-        total = Offset(np.zeros(len(self.threads.linear), np.int64), {})
+        total = self.threads.same(0)
         for operand, size in self.parts:
             part = self.threads.offset(operand)
             if part is None:
@@ -171,13 +172,10 @@ class Place:
         return [bound for condition, holds in self.conditions for bound in self.threads.bounds(condition, holds)]
 
     @cached_property
-    def active(self) -> Array:
-        """Which threads may access it."""
-        mask = np.ones(len(self.threads.linear), bool)
-        for bound in self.bounds:
-            if not bound.terms:
-                mask &= bound.least <= 0
-        return mask
+    def active(self) -> list[int]:
+        """The threads that may access it."""
+        some = [bound.least for bound in self.bounds if not bound.terms]
+        return [t for t in self.threads.all if all(least[t] <= 0 for least in some)]
 
     def apart(self, other: "Place", later: bool) -> bool:
         """Whether no element is accessed here by one thread and there by another.
@@ -194,50 +192,56 @@ class Place:
 
     def _meets(self, other: "Place") -> bool:
         grain = min(self.width, other.width)
-        mine, owners = self._words(grain)
-        theirs, readers = other._words(grain)
-        order = np.lexsort((owners, mine))
-        mine, owners = mine[order], owners[order]
-        begin, end = np.searchsorted(mine, theirs, "left"), np.searchsorted(mine, theirs, "right")
-        some = end > begin
-        first, last = owners[begin[some]], owners[end[some] - 1]
-        return bool(((first != readers[some]) | (last != readers[some])).any())
+        owners: dict[int, set[int]] = {}
+        for word, thread in self._words(grain):
+            owners.setdefault(word, set()).add(thread)
+        return any(owners.get(word, {thread}) != {thread} for word, thread in other._words(grain))
 
-    def _words(self, grain: int) -> tuple[Array, Array]:
+    def _words(self, grain: int) -> Iterator[tuple[int, int]]:
         """The words of `grain` bytes that are accessed, and by which thread."""
         assert self.offset is not None
-        steps = np.arange(0, self.width, grain)
-        words = (self.offset.lanes[self.active][:, None] + steps).ravel() // grain
-        return words, np.repeat(self.threads.linear[self.active], len(steps))
+        for thread in self.active:
+            first = self.offset.lanes[thread] // grain
+            for step in range(self.width // grain):
+                yield first + step, thread
 
     def _separated(self, other: "Place", terms: Terms) -> bool:
         """Whether the conditions keep the offsets apart, which differ by these terms: there minus here."""
         assert self.offset is not None and other.offset is not None
-        distance = other.offset.lanes[None, :] - self.offset.lanes[:, None]
-        others = self.active[:, None] & other.active[None, :] & (self.threads.linear[:, None] != self.threads.linear)
-        for bounds, shape in ((self.bounds, (-1, 1)), (other.bounds, (1, -1))):
-            for bound in bounds:
+        for place in (self, other):
+            for bound in place.bounds:
                 factor = _ratio(terms, bound.terms)
                 if not factor:
                     continue
-                nearest = distance + factor * bound.least.reshape(shape)
-                if (nearest[others] >= self.width if factor > 0 else nearest[others] <= -other.width).all():
+                here, there = self.offset.lanes, other.offset.lanes
+                if place is self:
+                    here = [a - factor * b for a, b in zip(here, bound.least, strict=True)]
+                else:
+                    there = [a + factor * b for a, b in zip(there, bound.least, strict=True)]
+                mine, theirs = [(here[t], t) for t in self.active], [(there[t], t) for t in other.active]
+                if _above(mine, theirs, self.width) if factor > 0 else _above(theirs, mine, other.width):
                     return True
         return False
+
+
+def _above(low: list[tuple[int, int]], high: list[tuple[int, int]], width: int) -> bool:
+    """Whether every number of `high` is at least that much above every one of `low` that is another thread's."""
+    closest = product(heapq.nlargest(2, low), heapq.nsmallest(2, high))  # two, as one pair may be of one thread
+    return all(b - a >= width for (a, mine), (b, theirs) in closest if mine != theirs)
 
 
 def _product(a: Offset, b: Offset) -> Offset | None:
     for one, number in ((a, b.constant), (b, a.constant)):
         if number is not None:
             return one.times(number)
-    return None if a.terms or b.terms else Offset(a.lanes * b.lanes, {})
+    return None if a.terms or b.terms else Offset(list(map(operator.mul, a.lanes, b.lanes)), {})
 
 
 def _natural(offset: Offset, operand: object) -> bool:
     """Whether a comparison of unsigned numbers compares what this says; signed ones always do."""
     kind = getattr(operand, "type", None)
     signed = kind is not None and kind.kind == "s"
-    return signed or (offset.lanes.min() >= 0 and min(offset.terms.values(), default=0) >= 0)
+    return signed or (min(offset.lanes) >= 0 and min(offset.terms.values(), default=0) >= 0)
 
 
 def _ratio(terms: Terms, unit: Terms) -> int:

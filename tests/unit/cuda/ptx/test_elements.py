@@ -373,6 +373,22 @@ def every_second_by_a_shift(k, x, out, half):
     out.store(k.tid, tile.load(k.tid * 3))
 
 
+@wrong()
+def a_hash_that_wraps_around(k, x, out, half):
+    tile = k.shared(f32, 64)
+    slot = k.tid * 2654435761 >> 26
+    tile.store(slot, 1.0)
+    out.store(k.tid, tile.load(slot))
+
+
+@wrong()
+def a_shift_out_of_the_register(k, x, out, half):
+    tile = k.shared(f32, 8)
+    slot = (k.tid + half) << 30
+    tile.store(slot, 1.0)
+    out.store(k.tid, tile.load(slot))
+
+
 @wrong(threads=None)
 def a_block_that_the_launch_chooses(k, x, out, half):
     tile = filled(k, x)

@@ -2,8 +2,8 @@
 
 An offset is a number per thread, known while the kernel is built, plus multiples of values that all threads share.
 Conditions choose the threads, and bound such values: where `tid < d`, element `tid + d` is none of those that the
-others write at `tid`.  What follows from neither is not known, and counts as meeting.  Offsets are taken to be inside
-of their array, as the emulator checks: they do not wrap around.
+others write at `tid`.  What follows from neither is not known, and counts as meeting.  Sums with shared values are taken to
+be inside of their array, as the emulator checks: they do not wrap around.
 """
 
 import heapq
@@ -14,6 +14,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from trueno_cuda.ptx.hazards import Uniformity
+from trueno_cuda.ptx.types import Type
 from trueno_cuda.ptx.values import Seen, Value, plain
 
 Terms = dict[tuple[int, int], int]
@@ -25,6 +26,10 @@ PER_THREAD: Final[dict[str, Callable[[int, int], int]]] = {
     "div": operator.floordiv, "rem": operator.mod, "min": min, "max": max,
 }  # fmt: skip
 """Of numbers that are not negative, where nothing else is in them."""
+ADDRESSES: Final = 1 << 32
+"""Of shared memory."""
+FAR: Final = 1 << 24
+"""Bytes that are more than any shared memory: sums of such numbers may wrap around."""
 OPPOSITE: Final = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
@@ -88,7 +93,7 @@ class Threads:
             found = self._computed(*operand.origin, depth) if operand.origin and depth else None
             if found is None and operand.uniformity is Uniformity.BLOCK:
                 found = self._shared((id(operand), 0))
-            self.known[id(operand)] = operand, found
+            self.known[id(operand)] = operand, _held(found, operand.type) if found else None
         return self.known[id(operand)][1]
 
     def _shared(self, key: tuple[int, int]) -> Offset:
@@ -201,13 +206,15 @@ class Place:
         """The words of `grain` bytes that are accessed, and by which thread."""
         assert self.offset is not None
         for thread in self.active:
-            first = self.offset.lanes[thread] // grain
+            first = self.offset.lanes[thread] % ADDRESSES // grain
             for step in range(self.width // grain):
                 yield first + step, thread
 
     def _separated(self, other: "Place", terms: Terms) -> bool:
         """Whether the conditions keep the offsets apart, which differ by these terms: there minus here."""
         assert self.offset is not None and other.offset is not None
+        if max(map(abs, (*self.offset.lanes, *other.offset.lanes))) > FAR:
+            return False
         for place in (self, other):
             for bound in place.bounds:
                 factor = _ratio(terms, bound.terms)
@@ -228,6 +235,14 @@ def _above(low: list[tuple[int, int]], high: list[tuple[int, int]], width: int) 
     """Whether every number of `high` is at least that much above every one of `low` that is another thread's."""
     closest = product(heapq.nlargest(2, low), heapq.nsmallest(2, high))  # two, as one pair may be of one thread
     return all(b - a >= width for (a, mine), (b, theirs) in closest if mine != theirs)
+
+
+def _held(offset: Offset, kind: Type) -> Offset:
+    """What a register of that type holds of it; where shared values are in it, that is known up to their multiples."""
+    if offset.terms:
+        return offset
+    size, low = 1 << kind.bits, -(1 << kind.bits - 1) if kind.kind == "s" else 0
+    return Offset([(a - low) % size + low for a in offset.lanes], {})
 
 
 def _product(a: Offset, b: Offset) -> Offset | None:

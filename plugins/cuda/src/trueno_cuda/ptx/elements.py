@@ -2,8 +2,8 @@
 
 An offset is a number per thread, known while the kernel is built, plus multiples of values that all threads share.
 Conditions choose the threads, and bound such values: where `tid < d`, element `tid + d` is none of those that the
-others write at `tid`.  What follows from neither is not known, and counts as meeting.  Sums with shared values are taken
-to be inside of their array, as the emulator checks: they do not wrap around.
+others write at `tid`.  What follows from neither is not known, and counts as meeting.  Sums with shared values are
+taken to be inside of their array, as the emulator checks: they do not wrap around.
 """
 
 import heapq

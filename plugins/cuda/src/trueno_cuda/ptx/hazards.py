@@ -145,7 +145,7 @@ class Pending:
         """All but the newest groups have landed, for the thread that waited; the others need a barrier."""
         landed = self.groups[: max(len(self.groups) - newest, 0)]
         self.groups = self.groups[len(landed) :]
-        for region in set().union(*landed):
+        for region in set[Region]().union(*landed):
             self.writes.note(region, None)
 
     def sync(self, per: str) -> None:

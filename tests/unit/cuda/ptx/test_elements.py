@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import trueno
 import trueno_cuda
+from seeds import fresh_seed
 from trueno_cuda.ptx import BuildError, f32, kernel, ptr, s32, u32
 from trueno_cuda.ptx.analyze.launch import Launch
 from trueno_cuda.ptx.analyze.report import analysis
@@ -225,7 +226,7 @@ def read_back(k, x, out, half):
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_accesses_that_keep_apart(name):
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     made = built(RIGHT[name])
     assembled(made)
@@ -478,7 +479,7 @@ def drawn(number: int) -> Body:
 
 def test_what_is_accepted_never_races():
     """The emulator, which sees elements, finds no race in what the builder takes."""
-    seed = random.randrange(2**32)
+    seed = fresh_seed()
     print(f"seed {seed}")
     accepted, refused = 0, []
     for number in range(seed, seed + 150):

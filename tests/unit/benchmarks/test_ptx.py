@@ -4,9 +4,10 @@ import pytest
 
 pytest.importorskip("trueno_cuda", reason="needs trueno-cuda")
 
+from trueno_cuda.ptx.syntax import tokens
+
 from benchmarks.rows import Plan, ptx
 from benchmarks.timing import OURS, Budget
-from trueno_cuda.ptx.syntax import tokens
 
 PLAN = Plan(quick=True, budget=Budget(rounds=1, seconds=0.0, turn=0.0, runs=1))
 

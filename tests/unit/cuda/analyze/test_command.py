@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from importlib import resources
 
 import jsonschema
@@ -194,6 +195,66 @@ def test_registers_of_ptxas_are_labelled(file):
     entry = json.loads(ptx(path, "--json").stdout)["files"][0]["entries"][0]
     assert 4 <= entry["registers"]["real"] <= 16 and entry["occupancy"]["registers_are"] == "real"
     assert shutil.which("nvcc") is None or "reason" not in entry["registers"]
+
+
+LOG = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'k' for 'sm_80'
+ptxas info    : Function properties for k
+ptxas         .     0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 11 registers, 1024 bytes smem
+info    : used 11 registers, 0 stack, 2048 bytes smem, 556 bytes cmem[0], 0 bytes lmem
+"""
+
+
+@pytest.fixture
+def linker(monkeypatch, tmp_path):
+    """What runs in place of nvJitLink, on a machine without ptxas: a program that prints this and gives this status."""
+
+    def replace(log: str, status: int) -> None:
+        program = tmp_path / "linked.py"
+        program.write_text(
+            f"import sys\nassert sys.argv[1:] == ['library', 'sm_80']\nprint({log!r})\nsys.exit({status})"
+        )
+        monkeypatch.setattr(assembled, "ptxas", lambda: None)
+        monkeypatch.setattr(assembled, "linker", lambda: "library")
+        monkeypatch.setattr(assembled.linked, "__file__", str(program))
+
+    return replace
+
+
+def test_registers_of_the_linker_are_labelled(file, linker):
+    linker(LOG, 0)
+    result = ptx(file(GOOD))
+    assert "  registers  11 (from nvJitLink), 20 bytes SPILLED\n" in result.stdout and "[spill]" in result.stdout
+    report = json.loads(ptx(file(GOOD), "--json").stdout)
+    jsonschema.validate(report, SCHEMA)
+    registers = report["files"][0]["entries"][0]["registers"]
+    assert (registers["real"], registers["real_by"], registers["spill_loads"]) == (11, "nvJitLink", 12)
+
+
+def test_what_the_linker_refuses(file, linker):
+    linker("ptxas application ptx input, line 7; error   : Not a name of any known instruction: 'frob'", 1)
+    result = ptx(file(GOOD))
+    said = "nvJitLink does not accept this text: line 7: Not a name of any known instruction: 'frob'"
+    assert result.exit_code == 0 and said in result.stdout
+
+
+def test_the_linker_where_it_is_installed(file, monkeypatch):
+    if assembled.linker() is None:
+        pytest.skip("nvJitLink is not installed")
+    monkeypatch.setattr(assembled, "ptxas", lambda: None)
+    registers = json.loads(ptx(file(GOOD), "--json").stdout)["files"][0]["entries"][0]["registers"]
+    assert registers["real_by"] == "nvJitLink" and 4 <= registers["real"] <= 16
+
+
+def test_programs_of_packages_are_found(monkeypatch, tmp_path):
+    for version in ("cu12", "cu13"):
+        tmp_path.joinpath("nvidia", version, "bin").mkdir(parents=True)
+        tmp_path.joinpath("nvidia", version, "bin", "ptxas").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    assert assembled.packaged(*assembled.PROGRAMS) == str(tmp_path / "nvidia" / "cu13" / "bin" / "ptxas")
+    assert assembled.packaged("trueno_no_such_package/*") is None
 
 
 def test_what_is_not_read_is_listed_and_makes_the_exit_code_2(file, tmp_path):

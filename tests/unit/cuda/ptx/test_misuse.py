@@ -606,8 +606,8 @@ def barrier_in_one_branch_only(k, x, h, n, eps):
 def read_after_write_of_a_stage(k, x, h, n, eps):
     ring = k.shared(f32, 128, stages=2)
     ring[1].store(k.tid, 1.0)
-    ring[0].load(k.tid)
-    ring[1].load(k.tid)
+    ring[0].load(127 - k.tid)
+    ring[1].load(127 - k.tid)
 
 
 @misuse(r"shared_1 is read after a write with no k.sync_warp\(\) between")

@@ -1,11 +1,25 @@
 """Handles: placeholders that a batch returns for arrays that do not exist yet."""
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from trueno.batch.views import reshaped
+from trueno.hints import product
+
+Binary = Callable[["Handle", Any], Any]
+
+
+def _binary(op: str) -> Binary:
+    """The operator that records `op`: with the handle on the left, an operand or a number on the right."""
+    return lambda self, other: getattr(self.batch, op)(self, other)
+
+
+def _swapped(op: str) -> Binary:
+    """The same for a handle on the right, as in `2 * h`."""
+    return lambda self, other: getattr(self.batch, op)(other, self)
 
 
 class Owner(Protocol):
@@ -20,8 +34,8 @@ class Owner(Protocol):
 class Handle:
     """An upload or a result of one batch: it has `shape` and `dtype`, and cannot be used outside of that batch.
 
-    Pass it to the batch's ops (`b.relu(h)`); `b.read(h)` gives its array once the batch has been executed.  blocks,
-    columns: those of its value in the graph.
+    Pass it to the batch's ops (`b.relu(h)`), or write `h + 1.0`, which records `b.add(h, 1.0)`; `b.read(h)` gives its
+    array once the batch has been executed.  blocks, columns: those of its value in the graph.
     """
 
     __slots__ = ("__weakref__", "_columns", "_format", "batch", "dtype", "shape", "value")
@@ -53,6 +67,32 @@ class Handle:
     def reshape(self, shape: tuple[int, ...]) -> "Handle":
         """The same elements under another shape, in which -1 is what remains; no kernel runs and nothing is copied."""
         return self.batch._view(self, reshaped(self.shape, shape))
+
+    __add__, __radd__ = _binary("add"), _swapped("add")
+    __sub__, __rsub__ = _binary("sub"), _swapped("sub")
+    __mul__, __rmul__ = _binary("mul"), _swapped("mul")
+    __truediv__, __rtruediv__ = _binary("div"), _swapped("div")
+    __pow__, __rpow__ = _binary("pow"), _swapped("pow")
+
+    def __matmul__(self, other: Any) -> Any:
+        """The product of two handles: dot, vecmat, matvec, matmul or batched_matmul, by their ranks."""
+        return self._times(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        """The batch's error for what is not a handle."""
+        return self._times(other, self)
+
+    def _times(self, left: Any, right: Any) -> Any:
+        if any(isinstance(x, Handle) and x._format for x in (left, right)):
+            return NotImplemented  # a product with blocks is recorded by its name
+        ranks = [getattr(x, "ndim", 0) for x in (left, right)]
+        return getattr(self.batch, product(ranks) if min(ranks) else "matmul")(left, right)
+
+    def __neg__(self) -> "Handle":
+        return getattr(self.batch, "neg")(self)  # type: ignore[no-any-return]  # noqa: B009 - made at its first use
+
+    def __abs__(self) -> "Handle":
+        return getattr(self.batch, "abs")(self)  # type: ignore[no-any-return]  # noqa: B009 - made at its first use
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("a handle holds no array: b.execute(), then b.read(h)")

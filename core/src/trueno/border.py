@@ -71,7 +71,7 @@ def _arguments(op: Op) -> str:
         )
         lines += ["keepdims: whether the result keeps that axis, with one element"] * op.reduces
     arrays = "arrays" if len(op.signature.outputs) > 1 else "an array"
-    lines.append(f"out: {arrays} to write the result into, which is then returned")
+    lines.append(f"out: {arrays} for the result, and what the call then returns")
     return "".join(f"\n    {line}" for line in lines)
 
 
@@ -104,7 +104,8 @@ def refused(op: Op, more: tuple[Any, ...], other: Mapping[str, Any], *, out: boo
         by_place = [p.name for p in listed if p.kind is not p.KEYWORD_ONLY]
         raise UnknownKeyword(excess(op.name, by_place, more, [p.name for p in listed if p.kind is p.KEYWORD_ONLY]))
     name = next(iter(other))
-    raise UnknownKeyword(keyword(op.name, name, other[name], [p.name for p in listed if p.default is not p.empty]))
+    known = [p.name for p in listed if p.default is not p.empty]
+    raise UnknownKeyword(keyword(op.name, name, other[name], known, op.operands))
 
 
 def over(

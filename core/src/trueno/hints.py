@@ -160,13 +160,13 @@ def excess(op: str, operands: Sequence[str], extra: Sequence[Any], keywords: Seq
     return f"{problem}; write {op}({listed}, {own[0]}={value})"
 
 
-def keyword(op: str, name: str, value: Any, known: Sequence[str]) -> str:
-    """The message for a keyword that an op does not have; known: those that it has."""
+def keyword(op: str, name: str, value: Any, known: Sequence[str], operands: Sequence[str]) -> str:
+    """The message for a keyword that an op does not have; known: those that it has, operands: what it computes from."""
     found = f"{op}: there is no keyword {name!r}"
     ours = KEYWORDS.get(name, "")
     if ours in known:
         shown = value if isinstance(value, (int, tuple)) else "…"
-        return f"{found}; its name here is {ours}: {op}(x, {ours}={shown!r})"
+        return f"{found}; its name here is {ours}: {op}({', '.join(operands)}, {ours}={shown!r})"
     if name in ("ddof", "correction", "unbiased") and op in ("stddev", "variance", "covariance"):
         factor = "sqrt(n / (n - 1))" if op == "stddev" else "n / (n - 1)"
         return f"{found}; it divides by n: multiply the result by {factor} for a sample's"

@@ -4,6 +4,7 @@
 
     y = torch.ops.trueno.softmax(x)
     z = torch.ops.trueno.quant_matmul(x, blocks, format="q4_k")
+    f = torch.compile(lambda x: trueno.softmax(x), fullgraph=True)  # the operator, in the graph
 
 Every op of the table is one, with its own parameters, made from its row: the schema from the parameters, the kernel
 from the public function, the shapes of results, which tracing needs, from the signature.  Operands are tensors; a
@@ -140,7 +141,34 @@ def _last(shape: Shape, axis: int) -> Shape:
 def _operator(op: Op, name: str) -> CustomOpDef:
     operator = custom_op(f"trueno::{name}", _kernel(op), mutates_args=(), schema=schema(op))
     operator.register_fake(_fake(op))
+    if name == op.name:
+        # What `torch.compiler.substitute_in_graph` sets; it would import the compiler, which takes seconds.
+        function(name)._torchdynamo_inline = _traced(op)  # type: ignore[attr-defined]
     return operator
+
+
+def _traced(op: Op) -> Callable[..., Any]:
+    """What `torch.compile` traces where it finds the public function: the operator, on tensors."""
+    numbers = [not spec.type for spec in op.signature.inputs]
+    many = op.many
+
+    def traced(*args: Any, out: Any = None, **given: Any) -> Any:
+        operator = getattr(torch.ops.trueno, op_name)
+        args = tuple(args[0]) if many and len(args) == 1 else args
+        like = next(x for x in args if isinstance(x, torch.Tensor))
+        operands = [
+            torch.as_tensor(x, dtype=like.dtype, device=like.device) if number and isinstance(x, (int, float)) else x
+            for number, x in zip(numbers, args, strict=False)
+        ]
+        result = operator(*operands, *args[len(operands) :] if not many else (), **given)
+        for x in args[2:] if many else ():
+            result = operator(result, x, **given)
+        if out is None:
+            return result
+        return out.copy_(result) if isinstance(out, torch.Tensor) else tuple(map(torch.Tensor.copy_, out, result))
+
+    op_name = op.name
+    return traced
 
 
 OPERATORS: Final[dict[str, CustomOpDef]] = {

@@ -110,6 +110,26 @@ def test_empty_and_zero_dimensional(frame):
     same(got, np.zeros(3), frame.index)
 
 
+@pytest.mark.parametrize("kind", ["Float64", "Float32", "double[pyarrow]"])
+def test_pandas_own_floats_become_numpys(frame, kind):
+    if "pyarrow" in kind:
+        pytest.importorskip("pyarrow")
+    own = frame.astype(kind)
+    wanted = trueno.softmax(frame.astype(np.float32 if kind == "Float32" else np.float64))
+    pd.testing.assert_frame_equal(trueno.softmax(own), wanted)
+    own.iloc[0, 1] = None
+    assert np.isnan(trueno.sum(own).iloc[0]) and np.isfinite(trueno.sum(own).iloc[1])
+    pd.testing.assert_series_equal(trueno.exp(own.iloc[1]), trueno.exp(frame.iloc[1].astype(wanted.dtypes.iloc[0])))
+
+
+def test_columns_that_hold_no_numbers_are_named(frame):
+    frame["town"], frame["day"] = "x", pd.Timestamp("2026-01-01")
+    with pytest.raises(DtypeError, match=r"exp: x has columns that are not numbers: 'town', 'day'; select the others"):
+        trueno.exp(frame)
+    with pytest.raises(DtypeError, match="exp: x is object"):
+        trueno.exp(frame["town"])
+
+
 def test_vectors_and_matrices_keep_the_dtype_of_a_frame():
     frame = pd.DataFrame([[1.0, 2.0], [3.0, 16777217.0]])  # 2²⁴ + 1, which float32 does not hold
     assert trueno.Matrix(frame).dtype == np.float64 and trueno.Matrix(frame).numpy()[1, 1] == 16777217

@@ -86,7 +86,8 @@ def unequal(op: str, name: str, symbol: str, size: int, other: str, wanted: int,
     """The message for an operand whose extent `symbol` is `size`, but `wanted` in the operand `other`."""
     if other == name:
         return f"{op}: {name} must be square, but is {'×'.join(map(str, shape))}"
-    return f"{op}: {name}[{symbol}] is {size}, but {other}[{symbol}] is {wanted}"
+    whole = f"; {name} has shape {shape}" if len(shape) > 1 else ""
+    return f"{op}: {name}[{symbol}] is {size}, but {other}[{symbol}] is {wanted}{whole}"
 
 
 def blocks_attribute(name: str, array: type) -> str:

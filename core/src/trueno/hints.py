@@ -22,6 +22,8 @@ KEYWORDS = {
     "epsilon": "eps",
     "a_min": "min",
     "a_max": "max",
+    "padding": "mode",
+    "is_causal": "causal",
 }
 """Our names of keywords that other libraries call otherwise."""
 REMARKS = {
@@ -35,6 +37,8 @@ REMARKS = {
     "device": 'trueno.to(x, "cuda") moves an operand, and computation follows the data',
     "axis": "it has a fixed axis, the last; transpose the operand first",
     "out": "the result is a handle, and b.read(h, out=array) fills an array",
+    "mask": "trueno.attention_masked takes one",
+    "attn_mask": "trueno.attention_masked takes a mask",
     "normalized_shape": "it normalizes the last axis",
 }
 """What to do instead of keywords that an op does not have."""
@@ -166,7 +170,7 @@ def keyword(op: str, name: str, value: Any, known: Sequence[str], operands: Sequ
     found = f"{op}: there is no keyword {name!r}"
     ours = KEYWORDS.get(name, "")
     if ours in known:
-        shown = value if isinstance(value, (int, tuple)) else "…"
+        shown = value if isinstance(value, (int, tuple, str)) else "…"
         return f"{found}; its name here is {ours}: {op}({', '.join(operands)}, {ours}={shown!r})"
     if name in ("ddof", "correction", "unbiased") and op in ("stddev", "variance", "covariance"):
         factor = "sqrt(n / (n - 1))" if op == "stddev" else "n / (n - 1)"

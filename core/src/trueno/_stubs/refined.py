@@ -277,5 +277,7 @@ BATCH = {
         \"\"\"A copy of a handle's array, in `out` if given; a NumPy scalar if the op returns one.\"\"\"
     @overload
     def read(self, h: Handle, out: NDArray[_S]) -> NDArray[_S]: ...
+    @overload
+    def read(self, h: Handle, out: _Foreign) -> _Foreign: ...
 """,
 }

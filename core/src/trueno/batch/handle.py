@@ -1,6 +1,5 @@
 """Handles: placeholders that a batch returns for arrays that do not exist yet."""
 
-from collections.abc import Callable
 from math import prod
 from typing import Any, NoReturn, Protocol
 
@@ -8,18 +7,6 @@ import numpy as np
 
 from trueno.batch.views import reshaped
 from trueno.hints import product
-
-Binary = Callable[["Handle", Any], Any]
-
-
-def _binary(op: str) -> Binary:
-    """The operator that records `op`: with the handle on the left, an operand or a number on the right."""
-    return lambda self, other: getattr(self.batch, op)(self, other)
-
-
-def _swapped(op: str) -> Binary:
-    """The same for a handle on the right, as in `2 * h`."""
-    return lambda self, other: getattr(self.batch, op)(other, self)
 
 
 class Owner(Protocol):
@@ -68,31 +55,58 @@ class Handle:
         """The same elements under another shape, in which -1 is what remains; no kernel runs and nothing is copied."""
         return self.batch._view(self, reshaped(self.shape, shape))
 
-    __add__, __radd__ = _binary("add"), _swapped("add")
-    __sub__, __rsub__ = _binary("sub"), _swapped("sub")
-    __mul__, __rmul__ = _binary("mul"), _swapped("mul")
-    __truediv__, __rtruediv__ = _binary("div"), _swapped("div")
-    __pow__, __rpow__ = _binary("pow"), _swapped("pow")
+    def __add__(self, other: "Handle | float") -> "Handle":
+        return self._op("add", self, other)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __radd__(self, other: "Handle | float") -> "Handle":
+        return self._op("add", other, self)
+
+    def __sub__(self, other: "Handle | float") -> "Handle":
+        return self._op("sub", self, other)
+
+    def __rsub__(self, other: "Handle | float") -> "Handle":
+        return self._op("sub", other, self)
+
+    def __mul__(self, other: "Handle | float") -> "Handle":
+        return self._op("mul", self, other)
+
+    def __rmul__(self, other: "Handle | float") -> "Handle":
+        return self._op("mul", other, self)
+
+    def __truediv__(self, other: "Handle | float") -> "Handle":
+        return self._op("div", self, other)
+
+    def __rtruediv__(self, other: "Handle | float") -> "Handle":
+        return self._op("div", other, self)
+
+    def __pow__(self, other: "Handle | float") -> "Handle":
+        return self._op("pow", self, other)
+
+    def __rpow__(self, other: "Handle | float") -> "Handle":
+        return self._op("pow", other, self)
+
+    def __neg__(self) -> "Handle":
+        return self._op("neg", self)
+
+    def __abs__(self) -> "Handle":
+        return self._op("abs", self)
+
+    def __matmul__(self, other: "Handle") -> "Handle":
         """The product of two handles: dot, vecmat, matvec, matmul or batched_matmul, by their ranks."""
         return self._times(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
-        """The batch's error for what is not a handle."""
-        return self._times(other, self)
+    def __rmatmul__(self, other: "Handle") -> "Handle":
+        return self._times(other, self)  # the batch's error for what is not a handle
 
-    def _times(self, left: Any, right: Any) -> Any:
+    def _op(self, name: str, *operands: "Handle | float") -> "Handle":
+        """Record an op: the batch's error for an operand that it does not take."""
+        return getattr(self.batch, name)(*operands)  # type: ignore[no-any-return]
+
+    def _times(self, left: "Handle", right: "Handle") -> "Handle":
         if any(isinstance(x, Handle) and x._format for x in (left, right)):
             return NotImplemented  # a product with blocks is recorded by its name
         ranks = [getattr(x, "ndim", 0) for x in (left, right)]
-        return getattr(self.batch, product(ranks) if min(ranks) else "matmul")(left, right)
-
-    def __neg__(self) -> "Handle":
-        return getattr(self.batch, "neg")(self)  # type: ignore[no-any-return]  # noqa: B009 - made at its first use
-
-    def __abs__(self) -> "Handle":
-        return getattr(self.batch, "abs")(self)  # type: ignore[no-any-return]  # noqa: B009 - made at its first use
+        return self._op(product(ranks) if min(ranks) else "matmul", left, right)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("a handle holds no array: b.execute(), then b.read(h)")

@@ -78,6 +78,12 @@ def taken(what: str, name: str, x: Any) -> Any:
     return x if known is None else known.take(what, name, x)
 
 
+def aimed(what: str, x: Any) -> Any:
+    """`out`, an array of any library, as NumPy's or its device's in the same memory; OutError where there is none."""
+    known = None if x.__class__ is np.ndarray else library(type(x))
+    return x if known is None else known.target(what, "out", x)
+
+
 def returned(like: Any, result: Any) -> Any:
     """A result as an array of the library of `like`; itself beside arrays and pandas objects."""
     known = library(type(like))

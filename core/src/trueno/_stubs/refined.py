@@ -92,7 +92,7 @@ def {name}(q: QuantizedMatrix, format: FormatName, imatrix: Operand | None = Non
 HOLDER = {
     "__init__": """\
     def __init__(
-        self, data: Operand | Iterator[float], *, dtype: Dtype | None = None, backend: Backend | None = None
+        self, data: Operand | Iterator[float], dtype: Dtype | None = None, *, backend: Backend | None = None
     ) -> None: ...
 """,
     "with_backend": "    def with_backend(self, backend: Backend | None) -> Self:\n"

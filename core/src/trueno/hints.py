@@ -46,8 +46,8 @@ NAMES = {
     "addcmul": "fma", "amax": "max", "amin": "min", "bmm": "batched_matmul", "cat": "concatenate",
     "clip_": "clamp", "concat": "concatenate", "conv2d": "convolve2d", "corr": "correlation", "corrcoef": "correlation",
     "cov": "covariance", "eigh": "symmetric_eigen", "embedding": "embedding_lookup", "inner": "dot", "mm": "matmul",
-    "mv": "matvec", "norm": "norm_l2", "reciprocal": "recip", "scaled_dot_product_attention": "attention",
-    "sign": "signum", "true_divide": "div", "vecdot": "dot",
+    "mv": "matvec", "norm": "norm_l2", "scaled_dot_product_attention": "attention",
+    "true_divide": "div", "vecdot": "dot",
 }  # fmt: skip
 """Our names of functions that NumPy and PyTorch call otherwise, and that are no aliases."""
 INSTEAD = {

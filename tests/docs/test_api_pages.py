@@ -58,7 +58,7 @@ def test_every_error_is_on_the_page_of_errors():
 
 
 def test_listed_members_are_described_from_the_source():
-    """mkdocstrings reads a stub where it defines a class again: with one line of each docstring, and none of overloads."""
+    """mkdocstrings reads a stub where it defines a class again: one line of each docstring, none of overloads."""
     griffe = pytest.importorskip("griffe", reason="mkdocstrings brings it: pip install --group docs")
     root = griffe.load("trueno", search_paths=[Path(trueno.__file__).parents[1]])
     pages = "".join(p.read_text("utf-8") for p in sorted(PAGES.glob("*.md")))

@@ -235,6 +235,8 @@ def method(op: Op) -> Callable[..., Any]:
     run.__module__ = "trueno"
     run.__qualname__ = f"DeviceContext.{op.name}"
     run.__annotations__ = {p.name: p.annotation for p in listed}
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([own, *listed])
     return run  # type: ignore[no-any-return]
 
 

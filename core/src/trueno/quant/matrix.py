@@ -100,7 +100,7 @@ class QuantizedMatrix:
         """The numbers as float32 [rows, columns], on the device of the bytes: `trueno.dequantize(q)`."""
         from trueno.dispatch.function import function  # start-up
 
-        return function("dequantize")(self)
+        return _turned(self.T.dequantize()) if self._columns else function("dequantize")(self)
 
     def interleaved(self) -> "QuantizedMatrix":
         """The same matrix with every 16 rows of blocks interleaved: a copy of the same size, in the format `…_r16`.

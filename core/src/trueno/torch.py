@@ -142,32 +142,34 @@ def _operator(op: Op, name: str) -> CustomOpDef:
     operator = custom_op(f"trueno::{name}", _kernel(op), mutates_args=(), schema=schema(op))
     operator.register_fake(_fake(op))
     if name == op.name:
-        # What `torch.compiler.substitute_in_graph` sets; it would import the compiler, which takes seconds.
+        # What is traced instead; `torch.compiler.substitute_in_graph` does the same, and imports the compiler, which takes
+        # seconds.
         function(name)._torchdynamo_inline = _traced(op)  # type: ignore[attr-defined]
     return operator
 
 
 def _traced(op: Op) -> Callable[..., Any]:
     """What `torch.compile` traces where it finds the public function: the operator, on tensors."""
+    name, names, many = op.name, op.operands, op.many
     numbers = [not spec.type for spec in op.signature.inputs]
-    many = op.many
 
     def traced(*args: Any, out: Any = None, **given: Any) -> Any:
-        operator = getattr(torch.ops.trueno, op_name)
+        operator = getattr(torch.ops.trueno, name)
         args = tuple(args[0]) if many and len(args) == 1 else args
-        like = next(x for x in args if isinstance(x, torch.Tensor))
-        operands = [
-            torch.as_tensor(x, dtype=like.dtype, device=like.device) if number and isinstance(x, (int, float)) else x
-            for number, x in zip(numbers, args, strict=False)
-        ]
-        result = operator(*operands, *args[len(operands) :] if not many else (), **given)
-        for x in args[2:] if many else ():
+        operands = [*args] if many else [*args[: len(names)]]
+        rest = args[len(operands) :]
+        operands += [given.pop(other) for other in names[len(operands) :] if other in given]
+        like = next(x for x in operands if isinstance(x, torch.Tensor))
+        for i, number in enumerate(numbers):
+            if number and isinstance(operands[i], (int, float)):
+                operands[i] = torch.as_tensor(operands[i], dtype=like.dtype, device=like.device)
+        result = operator(*operands[: len(names)], *rest, **given)
+        for x in operands[len(names) :]:
             result = operator(result, x, **given)
         if out is None:
             return result
         return out.copy_(result) if isinstance(out, torch.Tensor) else tuple(map(torch.Tensor.copy_, out, result))
 
-    op_name = op.name
     return traced
 
 

@@ -142,8 +142,8 @@ def _operator(op: Op, name: str) -> CustomOpDef:
     operator = custom_op(f"trueno::{name}", _kernel(op), mutates_args=(), schema=schema(op))
     operator.register_fake(_fake(op))
     if name == op.name:
-        # What is traced instead; `torch.compiler.substitute_in_graph` does the same, and imports the compiler, which takes
-        # seconds.
+        # What is traced instead: `torch.compiler.substitute_in_graph` does this, too, but imports the compiler, which
+        # takes seconds.
         function(name)._torchdynamo_inline = _traced(op)  # type: ignore[attr-defined]
     return operator
 

@@ -43,8 +43,8 @@ class File:
             with builtins.open(self.path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
-        except FileNotFoundError:
-            raise MissingFile(f"lz4.open: {self.path} does not exist", self.path) from None
+        except FileNotFoundError as error:
+            raise MissingFile(f"lz4.open: {self.path} cannot be read: {error.strerror}", self.path) from None
         except (OSError, ValueError) as error:
             raise FileError(f"lz4.open: {self.path} cannot be read: {error}") from None
         self._data = np.frombuffer(self._map or b"", np.uint8)

@@ -104,7 +104,7 @@ class Handle:
 
     def _times(self, left: "Handle", right: "Handle") -> "Handle":
         if any(isinstance(x, Handle) and x._format for x in (left, right)):
-            return NotImplemented  # a product with blocks is recorded by its name
+            return NotImplemented  # type: ignore[no-any-return]  # a product with blocks has a name of its own
         ranks = [getattr(x, "ndim", 0) for x in (left, right)]
         return self._op(product(ranks) if min(ranks) else "matmul", left, right)
 

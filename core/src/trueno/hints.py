@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from trueno.errors import suggestion
 
 PRODUCTS = {
@@ -125,8 +127,6 @@ def lacking(owner: str, name: str, known: Iterable[str], *, arrays: bool = True)
 
     arrays: whether the owner's ops take arrays, which NumPy's functions take, too.
     """
-    import numpy as np  # start-up
-
     problem = f"{owner} {name!r}"
     plain = name.lower().rstrip("_")
     if plain in NAMES:

@@ -19,8 +19,7 @@ __all__ = ["RECIPES", "File", "Metadata", "Tensor", "convert", "importance", "op
 
 
 if not TYPE_CHECKING:  # checkers know what is here
+    from trueno.hints import member
 
     def __getattr__(name: str) -> NoReturn:
-        from trueno.hints import member  # start-up
-
         raise AttributeError(member(__name__, name, __all__))

@@ -20,8 +20,7 @@ __all__ = ["File", "Pages", "compress", "compress_pages", "decompress", "decompr
 
 
 if not TYPE_CHECKING:  # checkers know what is here
+    from trueno.hints import member
 
     def __getattr__(name: str) -> NoReturn:
-        from trueno.hints import member  # start-up
-
         raise AttributeError(member(__name__, name, __all__))

@@ -49,9 +49,9 @@ def __getattr__(name: str) -> Any:
     if name in _functions:
         return _functions[name]
     if name not in TABLE:
-        from trueno.errors import suggestion  # start-up
+        from trueno.hints import lacking  # start-up
 
-        raise AttributeError(f"trueno.aio has no op {name!r}{suggestion(name, [*TABLE, *ALIASES])}")
+        raise AttributeError(lacking("trueno.aio has no op", name, [*TABLE, *ALIASES]))
     _functions[name] = build(TABLE[name])
     return _functions[name]
 

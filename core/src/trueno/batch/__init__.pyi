@@ -4,7 +4,7 @@
 
 from collections.abc import Callable
 from numpy.typing import NDArray
-from trueno._types import Backend, Number, Operand, _S
+from trueno._types import Backend, Number, Operand, _Foreign, _S
 from trueno.batch.counts import Counts as Counts
 from trueno.batch.handle import Handle as Handle
 from trueno.caches import Pages
@@ -44,6 +44,8 @@ class Batch:
         """A copy of a handle's array, in `out` if given; a NumPy scalar if the op returns one."""
     @overload
     def read(self, h: Handle, out: NDArray[_S]) -> NDArray[_S]: ...
+    @overload
+    def read(self, h: Handle, out: _Foreign) -> _Foreign: ...
     def fetch(self, h: Handle) -> Callable[[], Any]:
         """Begin to read a handle's array, and return the function that waits for it and returns it."""
 

@@ -21,7 +21,8 @@ from trueno.batch.views import VIEW, viewable
 from trueno.discovery import registry
 from trueno.dispatch import state, transfer
 from trueno.dispatch.coerce import coerce_params, number, unpack
-from trueno.errors import BatchError, DtypeError, ParameterError, suggestion
+from trueno.errors import BatchError, DtypeError, ParameterError
+from trueno.hints import lacking
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -360,7 +361,7 @@ class Batch(Reading):
         op = TABLE.get(ALIASES.get(name, name))
         if op is None or name.startswith("_"):
             known = [*TABLE, *ALIASES, *METHODS]
-            raise AttributeError(f"Batch has no op or method {name!r}{suggestion(name, known)}")
+            raise AttributeError(lacking("Batch has no op or method", name, known, arrays=False))
         setattr(Batch, name, method(op))
         return getattr(self, name)
 

@@ -24,18 +24,14 @@ where `run` must take the call; the same for indices; one from an array to a res
 """
 
 
-def short_way(op: Op, parameters: Iterable[str], other: bool = False) -> list[str]:
-    """The lines of a public function that take the short way, for a call that its own fast path refused.
-
-    other: whether the function takes any keyword, to name ours in an error.
-    """
+def short_way(op: Op, parameters: Iterable[str]) -> list[str]:
+    """The lines of a public function that take the short way, for a call that its own fast path refused."""
     inputs = op.signature.inputs
     if any(spec.type not in ("", "index") for spec in inputs):
         return []
     first, names = op.operands[0], [f"_a{i}" for i in range(len(inputs))]
     taken = [f"{a} = {'_whole' if spec.index else '_take'}({spec.name})" for a, spec in zip(names, inputs, strict=True)]
     given = ", ".join([*names, *(f"{name}={name}" for name in parameters)])
-    more = ", **_other" if other else ""
     several = len(op.signature.outputs) > 1  # out is a tuple then
     return [
         f"    if {first}.__class__ is not _ndarray and (_ways := _FAST.get({first}.__class__)) is not None:",
@@ -43,11 +39,11 @@ def short_way(op: Op, parameters: Iterable[str], other: bool = False) -> list[st
         *(f"        {line}" for line in taken),
         f"        if {' and '.join(f'{a} is not None' for a in names)}:",
         "            if out is None:",
-        f"                _result = {op.name}({given}{more})",
+        f"                _result = {op.name}({given})",
         "                return _back(_result) if _result.__class__ is _ndarray else _give(_result)",
         f"            _out = {None if several else f'_take(out) if out.__class__ is {first}.__class__ else None'}",
         "            if _out is not None:",
-        f"                {op.name}({given}, out=_out{more})",
+        f"                {op.name}({given}, out=_out)",
         "                return out",
     ]
 
@@ -80,6 +76,12 @@ def taken(what: str, name: str, x: Any) -> Any:
     """An array of another library as NumPy's, or its device's, in the same memory; any other object unchanged."""
     known = library(type(x))
     return x if known is None else known.take(what, name, x)
+
+
+def aimed(what: str, x: Any) -> Any:
+    """`out`, an array of any library, as NumPy's or its device's in the same memory; OutError where there is none."""
+    known = None if x.__class__ is np.ndarray else library(type(x))
+    return x if known is None else known.target(what, "out", x)
 
 
 def returned(like: Any, result: Any) -> Any:

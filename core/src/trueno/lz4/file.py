@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trueno.errors import DtypeError, FileError, ParameterError
+from trueno.errors import DtypeError, FileError, MissingFile, ParameterError
 from trueno.lz4.header import Array, Frame, frames
 from trueno.lz4.incoming import whole
 from trueno.lz4.reading import PAGE, block, pages
@@ -23,8 +23,9 @@ def open(path: Path, *, backend: str | None = None) -> "File":  # noqa: A001 - a
     """A file of LZ4 frames, to read pages and ranges of bytes from.
 
     Opening reads the headers of all blocks, and compares their checksums if there are any.  backend: where to
-    decompress; the best one by default.  FileError for a file that cannot be read, LZ4Error for one that is damaged or
-    is not LZ4, or whose blocks refer to each other: `trueno.lz4.decompress` reads that.
+    decompress; the best one by default.  FileError for a file that cannot be read, MissingFile if
+    there is none, LZ4Error for one that is damaged or is not LZ4, or whose blocks refer to each other:
+    `trueno.lz4.decompress` reads that.
     """
     return File(path, backend)
 
@@ -42,6 +43,8 @@ class File:
             with builtins.open(self.path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        except FileNotFoundError as error:
+            raise MissingFile(f"lz4.open: {self.path} cannot be read: {error.strerror}", self.path) from None
         except (OSError, ValueError) as error:
             raise FileError(f"lz4.open: {self.path} cannot be read: {error}") from None
         self._data = np.frombuffer(self._map or b"", np.uint8)

@@ -11,6 +11,7 @@ from trueno.errors import DeviceError, DtypeError, ParameterError, ShapeError
 from trueno.formats import INTERLEAVED, format_of
 from trueno.formats.interleave import interleaved, plain
 from trueno.formats.table import ROWS
+from trueno.hints import blocks_attribute
 
 MOST = np.iinfo(np.intp).max
 """The most elements of an axis of an array."""
@@ -95,6 +96,12 @@ class QuantizedMatrix:
         """The transpose as a view: the same bytes, read as columns."""
         return self._like(self.bytes, (self.shape[1], self.shape[0]), not self._columns)
 
+    def dequantize(self) -> Any:
+        """The numbers as float32 [rows, columns], on the device of the bytes: `trueno.dequantize(q)`."""
+        from trueno.dispatch.function import function  # start-up
+
+        return _turned(self.T.dequantize()) if self._columns else function("dequantize")(self)
+
     def interleaved(self) -> "QuantizedMatrix":
         """The same matrix with every 16 rows of blocks interleaved: a copy of the same size, in the format `…_r16`.
 
@@ -155,6 +162,9 @@ class QuantizedMatrix:
         if not getattr(getattr(data, "flags", None), "c_contiguous", True):
             data = data.copy()
         return self._like(data, (data.shape[0], self.shape[1]), False)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(blocks_attribute(name, np.ndarray))
 
     __iter__ = None  # a matrix cannot be iterated row by row
 
@@ -271,7 +281,8 @@ def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
             problem = f"q has {q.shape[1]} columns, but x has {x.shape[0]} {'elements' if flat else 'rows'}"
         else:
             problem = f"x has {x.shape[0]} {'elements' if flat else 'columns'}, but q has {q.shape[1]} rows"
-        raise ShapeError(f"{who}: {problem}")
+        turned = "" if flat or x.shape[1] != q.shape[1] else "; x @ q.T multiplies the rows of x by those of q"
+        raise ShapeError(f"{who}: {problem}{turned}")
     way = "_colmajor" if q._columns else ""
     if len(x.shape) == 1:
         return function(f"quant_matvec{way}")(q, x)

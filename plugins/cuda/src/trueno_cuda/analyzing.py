@@ -16,7 +16,7 @@ from trueno_cuda.ptx.analyze.baseline import known as baseline_of
 from trueno_cuda.ptx.analyze.execute import array as array_of
 from trueno_cuda.ptx.analyze.execute import clean, missing
 from trueno_cuda.ptx.analyze.execute import run as execute
-from trueno_cuda.ptx.analyze.launch import Launch, assumed, size
+from trueno_cuda.ptx.analyze.launch import OURS, Launch, assumed, size
 from trueno_cuda.ptx.analyze.machine import MACHINES, machine
 from trueno_cuda.ptx.analyze.render import last_line, lines, sarif
 from trueno_cuda.ptx.analyze.report import Analysis, analysis, summary
@@ -228,6 +228,7 @@ def _named(names: list[str], reports: list[dict[str, Any]]) -> None:
     """Refuse facts about parameters, by name or place, that no entry has."""
     entries = [entry for one in reports for entry in one["entries"]]
     known = {name for entry in entries for name in entry["parameters"]}
+    known |= {name.removeprefix(OURS) for name in known}
     known |= {str(k) for entry in entries for k in range(len(entry["parameters"]))}
     for name in names:
         if name not in known and entries:

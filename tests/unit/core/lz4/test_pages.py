@@ -144,7 +144,7 @@ def test_what_is_not_such_a_file_is_named(tmp_path, rng):
         (linked, LZ4Error, "its blocks refer to those before them; read it with trueno.lz4.decompress"),
         (empty, LZ4Error, "there are no bytes"),
         (text, LZ4Error, "it begins with 0x"),
-        (tmp_path / "nothing", FileError, "cannot be read"),
+        (tmp_path / "nothing", FileNotFoundError, "nothing cannot be read: No such file"),
         (tmp_path, FileError, "cannot be read"),
         (5, DtypeError, "path is int"),
     ):

@@ -13,6 +13,7 @@ pytest.importorskip("typer", reason="the command line is not installed: pip inst
 
 from trueno.errors import ParameterError
 from trueno_cuda import commands
+from trueno_cuda.ptx import f32, kernel, ptr, u32
 from trueno_cuda.ptx.analyze import assembled
 from trueno_cuda.ptx.analyze.rules import RULES, example
 from typer.testing import CliRunner
@@ -346,6 +347,24 @@ ld.shared.u32 %r3, [%r2]; ld.param.u64 %rd1, [x]; st.global.u32 [%rd1], %r3; ret
     for name in ("n", "2"):
         assert "shared-out-of-bounds" in ptx(file(body), "--param", f"{name}=1024").stdout
         assert "shared-out-of-bounds" not in ptx(file(body), "--param", f"{name}=1020").stdout
+
+
+def test_parameters_as_our_builder_names_them(tmp_path):
+    """`n` in Python is `arg_n` in the text; both are the parameter, and so is its place."""
+
+    @kernel(threads=32)
+    def twice(k, x: ptr(f32), n: u32):
+        i = k.tid
+        x.store(i, x.load(i, where=i < n) * 2.0, where=i < n)
+
+    path = tmp_path / "twice.ptx"
+    path.write_text(twice.build().text)
+    for x, n in (("x", "n"), ("arg_x", "arg_n"), ("0", "n"), ("x", "1")):
+        result = ptx(path, "--run", "--no-ptxas", "--array", f"{x}=f32[8]", "--param", f"{n}=8")
+        assert result.exit_code == 0 and "no findings" in result.stdout
+        assert ptx(path, "--run", "--no-ptxas", "--array", f"{x}=f32[7]", "--param", f"{n}=8").exit_code == 1
+        assert ptx(path, "--assume", f"{n} % 4 == 0").exit_code == 0
+    assert "has arg_x, arg_n" in str(ptx(path, "--param", "m=1").exception)
 
 
 @pytest.mark.parametrize("blanks", [" ", " \t"])

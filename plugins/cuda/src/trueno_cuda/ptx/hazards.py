@@ -127,7 +127,8 @@ class Pending:
     def write(self, region: Region, spot: Spot | None = None) -> None:
         if self.reads.meet(region, spot):
             raise BuildError(
-                f"shared memory {region} is written after a read with no {region.barrier} between; an element that "
+                f"shared memory {region} is written after a read with no {region.barrier} between: load, say "
+                f"{region.barrier}, then store (k.block_sum(x) and its like reduce without it); an element that "
                 f'several threads change takes an atomic: {region.array}.reduce("add", i, v)'
             )
         self.writes.note(region, spot)

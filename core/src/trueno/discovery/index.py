@@ -28,7 +28,7 @@ from trueno.version import __version__
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-BACKENDS, HOOKS, COMMANDS, GATES = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands", "trueno.gates")
+BACKENDS, *_ = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands", "trueno.gates", "trueno.arrays")
 
 RACY = 2 * 10**9
 """Nanoseconds within which a folder may change twice under one time stamp: file systems have coarse clocks."""

@@ -1,0 +1,7 @@
+"""Trueno's ops on Dask arrays: `trueno.softmax(x)` of a Dask array is a lazy Dask array.
+
+Once this distribution is installed, the public functions of `trueno` take Dask arrays; nothing needs to be imported.
+Each worker is an ordinary Trueno, which chooses its backend by its own probes and settings.  This module has what
+stands beside the ops: `open_gguf` reads quantized matrices by the workers, `explain` says where an array's chunks would
+run, `stats` and `trace` collect what has happened on the workers, and `check` compares their versions.
+"""

@@ -1,4 +1,120 @@
+"""Structured ops: which of their symbols may be split follows from what the table says of the op.
+
+leading axes   `...` are many calls side by side: they may be split in every op.
+products       `chain` names one symbol, which no result has: results are sums of products over it.  Partial sums add up,
+               and every symbol that an operand shares with a result may be split.
+copies, outer  no flops, or one per result, of operands whose symbols the results have: elements depend on those at their
+               own symbols alone.
+blocks         a format encodes each row separately: symbols of a matrix of blocks other than its last, which results
+               have, may be split.
+lookups        `table[v,d] i[...]:index -> y[...,d]`: rows of the table that lie in several chunks are looked up in each.
+
+All other symbols need one chunk, and ShapeError says so: no operand is gathered silently.
+"""
+
+from collections.abc import Iterable
 from typing import Any
-from trueno_dask.request import Request
+
+import dask.array as da
+from trueno.ops.op import Op
+
+from trueno_dask import lookup, overlap
+from trueno_dask.layers import Labelled, Labels, aligned, blocks, item, objects
+from trueno_dask.request import Request, refused, whole
+from trueno_dask.sums import added
+from trueno_dask.task import Call
+
+def joined(request: Request) -> da.Array:
+    """Arrays one after the other: their chunks stay as they are."""
+    return da.concatenate([x for _, x in sorted(request.arrays.items())], axis=request.scalars["axis"])
+
+
+OWN = {"convolve2d": overlap.run, "concatenate": joined}
+"""Ops whose results' shapes no signature describes."""
+
+
 def run(request: Request) -> Any:
-    raise NotImplementedError
+    """The lazy results of a structured op."""
+    op = request.op
+    if op.name in OWN:
+        return OWN[op.name](request)
+    if op.shapes is not None:
+        raise refused(request, "its results' shapes do not follow from its signature, so it takes no Dask array")
+    if lookup.fits(op) and lookup.cut(request):
+        return lookup.run(request)
+    summed = contracted(op)
+    return split(request, free(op, summed), summed)
+
+
+def contracted(op: Op) -> str:
+    """The symbol over which results are sums of products; empty if there is none."""
+    made = {s for spec in op.signature.outputs for s in spec.dims}
+    held = [s for spec in op.signature.inputs for s in spec.dims]
+    return op.chain if op.chain and held.count(op.chain) == 2 and op.chain not in made else ""
+
+
+def free(op: Op, summed: str) -> set[str]:
+    """The symbols that may be split, beside the leading axes."""
+    inputs, outputs = op.signature.inputs, op.signature.outputs
+    made = {s for spec in outputs for s in spec.dims}
+    held = {s for spec in inputs for s in spec.dims}
+    if summed:
+        symbols = (made & held) | {summed}
+    elif op.chain is None and op.check is None and op.flops_text in ("0", "*".join(outputs[0].dims)) and made == held:
+        symbols = made
+    else:
+        symbols = {s for spec in (*inputs, *outputs) if spec.type == "blocks" for s in spec.dims[:-1]} & made & held
+    return symbols - {spec.dims[-1] for spec in (*inputs, *outputs) if spec.blocks}
+
+
+def labelled(request: Request) -> list[Labelled]:
+    """The operands, labelled by symbols, and leading axes counted from the end.
+
+    Bytes of rows have a label of their own, since symbols count elements.
+    """
+    operands = []
+    for i, x in sorted(request.arrays.items()):
+        spec = request.op.signature.inputs[i]
+        cut = x.ndim - len(spec.dims)
+        ends = [f"bytes of {s}" if spec.blocks and k == len(spec.dims) - 1 else s for k, s in enumerate(spec.dims)]
+        operands.append(Labelled(x, (*(f"... {cut - j}" for j in range(cut)), *_once(ends))))
+    return operands
+
+
+def _once(symbols: Iterable[str]) -> Labels:
+    """The symbols of one array, of which two must not be equal labels."""
+    labels: list[str] = []
+    for symbol in symbols:
+        labels.append(f"{symbol} again" if symbol in labels else symbol)
+    return tuple(labels)
+
+
+def split(request: Request, symbols: Iterable[str], summed: str) -> Any:
+    """The results, with chunks along the leading axes and these symbols."""
+    op, checked = request.op, request.checked
+    operands = labelled(request)
+    for i, x in zip(sorted(request.arrays), operands, strict=True):
+        for axis, label in enumerate(x.labels):
+            if not label.startswith("... ") and label not in symbols:
+                what = label if label.startswith("bytes") else f"{op.operands[i]}'s {label}"
+                whole(request, i, axis, f"{op.name} needs {what} in one chunk")
+    operands, chunks = aligned(op.name, operands)
+    lead = sorted({label for x in operands for label in x.labels if label.startswith("... ")},
+                  key=lambda label: -int(label[4:]))  # fmt: skip
+    results = [(*lead, *_once(spec.dims)) if spec.leading else _once(spec.dims) for spec in op.signature.outputs]
+    task = Call(op.name, request.scopes, request.numbers, request.scalars)
+    if len(results) > 1:
+        every = tuple(label for label in results[0] if all(label in r for r in results) and label in chunks)
+        base = Labelled(blocks(task, request.name("all"), every, operands, chunks, objects(len(every))), every)
+        made = []
+        for k, (spec, labels) in enumerate(zip(op.signature.outputs, results, strict=True)):
+            single = {s: (n,) for s, n in zip(labels, checked.shapes[k], strict=True) if s not in every}
+            made.append(item(base, k, request.name(spec.name), labels, request.meta(k, len(labels)), single))
+        return tuple(made)
+    (labels,) = results
+    sizes = {s: (n,) for s, n in zip(labels, checked.shapes[0], strict=True) if s not in chunks}
+    meta = request.meta(0, len(labels))
+    if not summed or len(chunks[summed]) == 1:
+        return blocks(task, request.name(), labels, operands, chunks, meta, sizes)
+    return added(request, labels, summed, operands, chunks, sizes, meta)
+

@@ -50,6 +50,11 @@ class Look(Task):
         rows = function(self.op)(table, i[here] - first, **self.scalars)
         return Found(np.flatnonzero(here), rows, i.shape)
 
+    def where(self, place: Any) -> Any:
+        """The place in the result, which has no axis of the table's rows."""
+        number, start = place
+        return number[1:], start and start[1:]
+
 
 def fits(op: Op) -> bool:
     """Whether an op takes rows of its first operand by the indices that are its second."""

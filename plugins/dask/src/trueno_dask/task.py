@@ -65,7 +65,11 @@ class Task:
                 with inside(self.scopes):
                     return self.compute([one(x) for x in chunks], place)
         except TruenoError as error:
-            raise located(error, place) from error.__cause__
+            raise located(error, self.where(place)) from error.__cause__
+
+    def where(self, place: Any) -> Any:
+        """The place that an error names, in the result that the caller sees."""
+        return place
 
     def __reduce__(self) -> Any:
         return _made, (type(self), tuple(getattr(self, name) for name in self.fields()))

@@ -25,7 +25,8 @@ from trueno.guards.guard import JidokaGuard
 from trueno.guards.rules import Rules
 from trueno.ops.op import Op
 from trueno.scope import opened
-from trueno.select.decision import Request
+from trueno.select import policy
+from trueno.select.decision import Decision, Request
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -166,6 +167,12 @@ def inside(held: Scopes) -> Iterator[None]:
 def rules() -> Rules:
     """The rules of the guard in force here: the scope's, or TRUENO_GUARD's."""
     return state.current.get().guarding() or ()
+
+
+def decide(op: Op, kinds: str, elements: int, dtype: np.dtype[Any]) -> Decision:
+    """Which backend `run_rows` would choose for chunks of that many elements; nothing runs."""
+    call = Call(op, dtype, kinds, 2, (elements.bit_length(),), ())
+    return policy.decide(call, state.current.get().request)
 
 
 def run_rows(op: Op, kinds: str, operands: Sequence[Array], params: Sequence[float], dtype: np.dtype[Any]

@@ -5,3 +5,9 @@ Each worker is an ordinary Trueno, which chooses its backend by its own probes a
 stands beside the ops: `open_gguf` reads quantized matrices by the workers, `explain` says where an array's chunks would
 run, `stats` and `trace` collect what has happened on the workers, and `check` compares their versions.
 """
+
+from trueno_dask.explaining import explain
+from trueno_dask.gguf import open_gguf
+from trueno_dask.workers import check, stats, trace
+
+__all__ = ["check", "explain", "open_gguf", "stats", "trace"]

@@ -80,7 +80,7 @@ def requested(op: Op, operands: Sequence[Any], scalars: dict[str, Any]) -> Reque
     arrays, numbers = {}, {}
     for i, (x, held) in enumerate(zip(operands, checked.operands, strict=True)):
         if isinstance(x, da.Array):
-            arrays[i] = x
+            arrays[i] = _filled(x)
         elif isinstance(x, NUMBERS):
             numbers[i] = x
         else:
@@ -102,9 +102,10 @@ def _stand_in(op: Op, i: int, x: Any) -> Any:
     return StandIn(tuple(UNKNOWN if isnan(n) else int(n) for n in x.shape), np.dtype(x.dtype))
 
 
-def known(n: float) -> int | float:
-    """A size of a checked call as Dask writes it: NaN for one that is not known."""
-    return float("nan") if n == UNKNOWN else n
+def _filled(x: da.Array) -> da.Array:
+    """The array without chunks that are known to be empty: Dask takes an axis of one element for one to broadcast."""
+    chunks = tuple(tuple(n for n in c if n) or (0,) for c in x.chunks)
+    return x if chunks == x.chunks or any(map(isnan, x.shape)) else x.rechunk(chunks)
 
 
 def whole(request: Request, i: int, axis: int, why: str) -> None:

@@ -20,8 +20,8 @@ from trueno.settings import settings
 from trueno.version import __version__
 
 NONE = Scopes()
-around: Callable[[str], AbstractContextManager[Any]] = lambda op: nullcontext()  # noqa: E731
-"""What surrounds every part here; `trueno_dask.seeing` puts a trace around them."""
+around: list[Callable[[str], AbstractContextManager[Any]]] = []
+"""What surrounds every task of this process: a trace, or nothing (`trueno_dask.workers`)."""
 
 
 class Place(ArrayBlockwiseDep):
@@ -59,11 +59,10 @@ class Task:
             raise TruenoError(f"{self.op}: the task was {problem}; {remedy}")
         prepare()
         try:
-            with around(self.op):
-                if self.scopes == NONE:
-                    return self.compute([one(x) for x in chunks], place)
-                with inside(self.scopes):
-                    return self.compute([one(x) for x in chunks], place)
+            if self.scopes == NONE and not around:
+                return self.compute([one(x) for x in chunks], place)
+            with around[0](self.op) if around else nullcontext(), inside(self.scopes):
+                return self.compute([one(x) for x in chunks], place)
         except TruenoError as error:
             raise located(error, self.where(place)) from error.__cause__
 

@@ -11,6 +11,7 @@ from trueno.deferred import Scopes, inside, rules, run_rows
 from trueno.dispatch.function import function
 from trueno.errors import TruenoError
 from trueno.ops import TABLE
+from trueno.ops.op import Op
 from trueno.programs.evaluate import ELEMENT_FUNCTIONS
 
 from trueno_dask.folds import guarding
@@ -81,6 +82,13 @@ class FoldTask(Task):
         return TABLE[self.op].layout
 
 
+    def program(self) -> tuple[Op, str, np.dtype[Any]]:
+        """The program of a chunk, the letters of its operands, and the dtype in which it computes."""
+        last = self.stage == len(self.whole.stages)
+        part = final(self.op, self.whole, self.kinds()) if last else local(self.op, self.whole, self.stage, self.kinds())[0]
+        return part.op, part.kinds, self.computing
+
+
 class Local(FoldTask):
     """A stage of one chunk; the chunk of `Rows` of earlier stages comes after the operands."""
 
@@ -97,8 +105,8 @@ class Local(FoldTask):
         kinds = tuple(
             f"{f.kind} everywhere" if self.shape is not None and f.kind.startswith("arg") else f.kind for f in folds
         )
-        if not n:
-            return Partial(kinds, 0, (), lead, found)
+        if not n or not folds:  # or only the length of rows is wanted
+            return Partial(kinds, n, (), lead, found)
         part, counts = local(self.op, self.whole, self.stage, self.kinds())
         arrays = self.operands(blocks, part.leaves, shape)
         around = _around(shape, self.axes)
@@ -218,7 +226,7 @@ class Elements(FoldTask):
             results: list[Any] = [_back(y, shape, self.axes).astype(dtype, copy=False) for y in made]
         if rules():
             guarding.inspect([op.signature.outputs[k] for k in whole.along], op.name, results, known.found)
-        return results[0] if len(results) == 1 else tuple(results)
+        return results[0] if len(op.signature.outputs) == 1 else tuple(results)
 
 
 class PerRow:

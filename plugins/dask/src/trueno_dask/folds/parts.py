@@ -5,6 +5,7 @@ They are ops of the family "batch", which every backend that prints row programs
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from inspect import Parameter as Signed
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from trueno.ops.signature import ArraySpec, Signature
 from trueno.programs import language as lang
 from trueno.programs.program import FOLDS
 from trueno.programs.trace import Symbol
+from trueno.text import HASH
 
 from trueno_dask.folds.split import Fold, Split
 
@@ -132,7 +134,8 @@ def _part(name: str, whole: Split, roots: Sequence[int], results: Sequence[str],
         for k, kind in enumerate(results)
     ]
     listed = tuple(Parameter(n, float, Signed.empty, True) for n in params)
-    op = _op(f"{name}_{whole.program.key}_{kinds}", Signature(tuple(inputs), tuple(outputs)), run, listed)
+    digest = blake2b(f"{whole.program.key} {kinds}".encode(), digest_size=HASH // 2).hexdigest()
+    op = _op(f"{name}_{digest}", Signature(tuple(inputs), tuple(outputs)), run, listed)
     return Part(op, leaves, known, params, "".join(letters[n] for n in leaves) + "r" * len(known))
 
 

@@ -7,7 +7,7 @@ parts run.  `run_rows` runs a row program that is not in the table, which a part
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from trueno.dispatch.axes import BESIDE, result_shapes, row_axis
 from trueno.dispatch.coerce import coerce, coerce_params, shown, unpack
 from trueno.dispatch.fallback import passes
 from trueno.errors import ParameterError
+from trueno.explaining import priced
 from trueno.floatenv import ieee
 from trueno.guards.guard import JidokaGuard
 from trueno.guards.rules import Rules
@@ -118,9 +119,7 @@ def _rows(op: Op, shapes: tuple[Shape, ...], static: dict[str, Any], scalars: di
             raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be one integer, or each of several once")
         places = {int(a) for a in axes if a is not None}
         rank = len(whole)
-        final = tuple(
-            1 if i - rank in places else n for i, n in enumerate(whole) if keepdims or i - rank not in places
-        )
+        final = tuple(1 if i - rank in places else n for i, n in enumerate(whole) if keepdims or i - rank not in places)
         return tuple(sorted(places)), whole, (final,)
     results = result_shapes(op, shapes, static, axis, keepdims)
     whole = np.broadcast_shapes(*along)
@@ -172,7 +171,8 @@ def rules() -> Rules:
 def decide(op: Op, kinds: str, elements: int, dtype: np.dtype[Any]) -> Decision:
     """Which backend `run_rows` would choose for chunks of that many elements; nothing runs."""
     call = Call(op, dtype, kinds, 2, (elements.bit_length(),), ())
-    return policy.decide(call, state.current.get().request)
+    decision = policy.decide(call, state.current.get().request)
+    return replace(decision, candidates=tuple(priced(c, call) for c in decision.candidates))
 
 
 def run_rows(op: Op, kinds: str, operands: Sequence[Array], params: Sequence[float], dtype: np.dtype[Any]
@@ -208,7 +208,7 @@ def run_rows(op: Op, kinds: str, operands: Sequence[Array], params: Sequence[flo
 
 def _beside(now: state.State, call: Call, operands: Sequence[Array], params: Sequence[float], along: list[str],
             dtypes: list[np.dtype[Any]]) -> list[Array] | None:  # fmt: skip
-    """The results of rows that lie beside one another in memory, without a copy of them; None if no kernel does that."""
+    """The results of rows that lie beside one another, without a copy of them; None if no kernel does that."""
     plan = now.across(call)
     if plan is None:
         return None

@@ -1,5 +1,7 @@
 """Random chunkings, and the comparison of what lazy arrays say of themselves with what they are."""
 
+from itertools import pairwise
+
 import dask.array as da
 import numpy as np
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ def chunks(random, size, most=3):
     """Sizes that sum to `size`: some of them 0, or all of it one chunk."""
     cuts = sorted(random.randint(0, size) for _ in range(random.choice([0, 1, 1, 2, most])))
     bounds = [0, *cuts, size]
-    return tuple(b - a for a, b in zip(bounds, bounds[1:], strict=False))
+    return tuple(b - a for a, b in pairwise(bounds))
 
 
 def chunked(random, x, most=3):

@@ -44,7 +44,9 @@ def test_constant_rows_have_no_variance():
 
 def test_softmax_of_rows_with_infinities_in_one_chunk():
     inf = np.inf
-    x = np.array([[-inf, -inf, 1.0, 2.0], [inf, 0, 0, 0], [-inf] * 4, [0, 0, np.nan, 0], [-inf, 3, -inf, -inf]], np.float32)
+    x = np.array(
+        [[-inf, -inf, 1.0, 2.0], [inf, 0, 0, 0], [-inf] * 4, [0, 0, np.nan, 0], [-inf, 3, -inf, -inf]], np.float32
+    )
     for chunks in ((2, 1), (5, 2), (1, 3)):
         for name in ("softmax", "log_softmax"):
             got = getattr(trueno, name)(da.from_array(x, chunks=chunks)).compute()
@@ -57,4 +59,7 @@ def test_positions_of_ties_and_of_nan():
         lazy = da.from_array(x, chunks=(1, size))
         assert trueno.argmax(lazy).compute().tolist() == [0, 1]
         assert trueno.argmin(lazy).compute().tolist() == [4, 1]
-        assert trueno.argmax(lazy, axis=None).compute() == 7 and trueno.argmin(lazy, axis=0).compute().tolist()[:2] == [1, 1]
+        assert trueno.argmax(lazy, axis=None).compute() == 7 and trueno.argmin(lazy, axis=0).compute().tolist()[:2] == [
+            1,
+            1,
+        ]

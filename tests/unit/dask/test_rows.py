@@ -8,9 +8,7 @@ from trueno.discovery import registry
 from trueno.ops import TABLE
 from trueno.testing.cases import grid, keywords
 from trueno.testing.expected import verdict
-from unit.dask.chunking import DRAWN, chunked, chunks, computed
-
-import dask.array as da
+from unit.dask.chunking import DRAWN, chunked, computed
 
 ROWS = [op for op in TABLE.values() if not op.structured and op.over is not None]
 ELEMENTS = [op for op in TABLE.values() if not op.structured and op.over is None]

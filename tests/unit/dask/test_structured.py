@@ -57,8 +57,9 @@ def test_structured(op, random):
     with trueno.use("reference"):
         try:
             result, _ = called(op, lazy, case.kwargs, remedies)
-        except ParameterError as error:
-            assert op.shapes is not None or "chunks" in str(error)
+        except ParameterError:
+            if op.shapes is None:  # whose results' shapes only the op itself knows
+                raise
             return
         results = computed(result)
     v = verdict(op, case.operands, case.kwargs, case.dtype, results, registry.load("reference").accuracy)
@@ -118,5 +119,7 @@ def test_lookups_in_a_table_of_many_chunks():
     assert np.array_equal(lazy.compute(), table[i])
     i[3, 2] = 23
     wrong = trueno.embedding_lookup(da.from_array(table, chunks=(4, 4)), da.from_array(i, chunks=(2, 3)))
-    with pytest.raises(ParameterError, match=r"i\[1, 2\] is 23; rows of table are 0 to 22 .in chunk \(1, 0, 0\), whose"):
+    with pytest.raises(
+        ParameterError, match=r"i\[1, 2\] is 23; rows of table are 0 to 22 .in chunk \(1, 0, 0\), whose"
+    ):
         wrong.compute()

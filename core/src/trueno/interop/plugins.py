@@ -1,8 +1,8 @@
 """Libraries of arrays that plugins add: entry points of the group `trueno.arrays`.
 
-An entry point has the name of the top-level module of the library's classes, and its value is the module, or object, that
-runs their calls: `dask = "trueno_dask.library"`.  It is imported when the first object of such a class meets an op, and
-never before.  TRUENO_BLOCK and TRUENO_AUTOLOAD apply by that name.
+An entry point has the name of the top-level module of the library's classes, and its value is the module, or object,
+that runs their calls: `dask = "trueno_dask.library"`.  It is imported when the first object of such a class meets an
+op, and never before.  TRUENO_BLOCK and TRUENO_AUTOLOAD apply by that name.
 """
 
 from typing import Any, Protocol

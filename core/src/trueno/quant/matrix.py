@@ -20,10 +20,10 @@ MOST = np.iinfo(np.intp).max
 class QuantizedMatrix:
     """A matrix in blocks of a few bits per element: `bytes` uint8 [rows, bytes per row], `shape`, `format`.
 
-    bytes: the bytes of the matrix as in a GGUF file: a NumPy array, a backend's own uint8 array, or any buffer; it is
-    copied only if necessary; a lazy array of a library that runs calls itself stays lazy.  shape: (rows, elements per row).  format: a name of `trueno.quant.FORMATS` or
-    `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and shape do not agree; DtypeError if
-    `bytes` is not uint8 and not a buffer.
+    bytes: the bytes of the matrix as in a GGUF file: a NumPy array, a backend's own uint8 array, any buffer, or a lazy
+    array, such as Dask's, which stays lazy; it is copied only if necessary.  shape: (rows, elements per row).  format:
+    a name of `trueno.quant.FORMATS` or `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and
+    shape do not agree; DtypeError if `bytes` is not uint8 and not a buffer.
 
     `q @ x` and `x @ q` multiply without decoding the matrix into memory; `q.T` is a view of the same bytes, whose
     products are those of the `_colmajor` ops.  A transpose with other blocks must quantize again, and loses precision:
@@ -125,7 +125,9 @@ class QuantizedMatrix:
         from trueno.dispatch.transfer import numpy, to  # start-up
 
         if _lazy(self.bytes):
-            raise DeviceError("QuantizedMatrix: its bytes are lazy, and so are the products; interleave what is in memory")
+            raise DeviceError(
+                "QuantizedMatrix: its bytes are lazy, and so are the products; interleave what is in memory"
+            )
         home = registry.owner(type(self.bytes))
         data = move(numpy(self.bytes), format_of(self.format))
         return to(data, home.name) if home else data
@@ -191,7 +193,12 @@ class QuantizedMatrix:
     def __reduce__(self) -> Any:
         from trueno.dispatch.transfer import numpy  # start-up
 
-        return _restored, (self.bytes if _lazy(self.bytes) else numpy(self.bytes), self.shape, self.format, self._columns)
+        return _restored, (
+            self.bytes if _lazy(self.bytes) else numpy(self.bytes),
+            self.shape,
+            self.format,
+            self._columns,
+        )
 
     def __repr__(self) -> str:
         f = format_of(self.format)

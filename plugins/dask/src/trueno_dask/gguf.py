@@ -1,4 +1,4 @@
-"""GGUF files whose tensors the workers read, rows by rows: no byte of them passes through the client, or is in a graph."""
+"""GGUF files whose tensors the workers read, rows by rows: no byte of them passes through the client or a graph."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -68,7 +68,9 @@ class File(Mapping[str, Any]):
         if tensor.type in FORMATS:
             rows = prod(tensor.shape[:-1])
             width = tensor.nbytes // max(rows, 1)
-            return trueno.QuantizedMatrix(self._lazy(name, 1, (rows, width), np.dtype(np.uint8)), (rows, k), tensor.type)
+            return trueno.QuantizedMatrix(
+                self._lazy(name, 1, (rows, width), np.dtype(np.uint8)), (rows, k), tensor.type
+            )
         dtype = tensor.rows(0, 0).dtype
         if len(tensor.shape) == 1:
             return self._lazy(name, 1, (1, k), dtype)[0]

@@ -17,7 +17,7 @@ def takes(kind: type) -> bool:
 
 
 def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
-    """The lazy result of an op, or a tuple of them; the errors of the call itself, where shapes and dtypes show them."""
+    """The lazy result of an op, or a tuple of them; the call's own errors, where shapes and dtypes show them."""
     if out is not None:
         raise OutError(f"{op.name}: out is given beside a Dask array, but lazy results cannot be written; omit it")
     from trueno_dask.calls import run  # it reads the table of ops

@@ -75,7 +75,9 @@ def run(request: Request) -> da.Array:
     """The lazy rows."""
     op, table, i = request.op, request.arrays[0], request.arrays[1]
     if any(map(isnan, table.shape)):
-        raise refused(request, "the rows of a table need sizes of chunks that are known; call compute_chunk_sizes() first")
+        raise refused(
+            request, "the rows of a table need sizes of chunks that are known; call compute_chunk_sizes() first"
+        )
     coded = bool(op.signature.inputs[0].blocks)
     if coded and table.numblocks[1] > 1:
         raise refused(request, "rows of blocks lie in several chunks; rechunk the second axis to one")

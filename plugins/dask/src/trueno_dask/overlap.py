@@ -47,7 +47,10 @@ def run(request: Request) -> da.Array:
     around = overlapped(x, depth, dict.fromkeys(axes, 0 if same else "none"), allow_rechunk=False)
     skip = tuple(n // 2 - (n - 1) // 2 if same else 0 for n in sizes)
     facts = (request.op.name, request.scopes, request.numbers, {**request.scalars, "mode": "valid"})
-    operands = [Labelled(around, (*"c" * many, "h", "w")), Labelled(kernel, ("o", "c", "p", "q") if many else ("p", "q"))]
+    operands = [
+        Labelled(around, (*"c" * many, "h", "w")),
+        Labelled(kernel, ("o", "c", "p", "q") if many else ("p", "q")),
+    ]
     operands, known = aligned(request.op.name, operands)
     result: dict[Label, Chunks] = {
         label: c if same else (*c[:-1], c[-1] - n + 1) for label, c, n in zip("hw", chunks, sizes, strict=True)

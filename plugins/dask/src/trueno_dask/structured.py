@@ -1,13 +1,13 @@
 """Structured ops: which of their symbols may be split follows from what the table says of the op.
 
 leading axes   `...` are many calls side by side: they may be split in every op.
-products       `chain` names one symbol, which no result has: results are sums of products over it.  Partial sums add up,
-               and every symbol that an operand shares with a result may be split.
-copies, outer  no flops, or one per result, of operands whose symbols the results have: elements depend on those at their
-               own symbols alone.
+products       `chain` names one symbol, which no result has: results are sums of products over it.  Partial sums add
+               up, and every symbol that an operand shares with a result may be split.
+copies, outer  no flops, or one per result, of operands whose symbols the results have: elements depend on those at
+               their own symbols alone.
 blocks         a format encodes each row separately: symbols of a matrix of blocks other than its last, which results
                have, may be split.
-lookups        `table[v,d] i[...]:index -> y[...,d]`: rows of the table that lie in several chunks are looked up in each.
+lookups        `table[v,d] i[...]:index -> y[...,d]`: each chunk of the table is searched for its rows.
 
 All other symbols need one chunk, and ShapeError says so: no operand is gathered silently.
 """
@@ -23,6 +23,7 @@ from trueno_dask.layers import Labelled, Labels, aligned, blocks, item, objects
 from trueno_dask.request import Request, refused, whole
 from trueno_dask.sums import added
 from trueno_dask.task import Call
+
 
 def joined(request: Request) -> da.Array:
     """Arrays one after the other: their chunks stay as they are."""
@@ -117,4 +118,3 @@ def split(request: Request, symbols: Iterable[str], summed: str) -> Any:
     if not summed or len(chunks[summed]) == 1:
         return blocks(task, request.name(), labels, operands, chunks, meta, sizes)
     return added(request, labels, summed, operands, chunks, sizes, meta)
-

@@ -1,4 +1,4 @@
-"""What a worker runs: a call of a public function on chunks, inside the caller's scopes, with errors that name the chunk.
+"""What a worker runs: a public function on chunks, inside the caller's scopes, with errors that name the chunk.
 
 Tasks are small: an op's name, parameters and scopes, never data.  They are sent to every worker, so each states the
 version that made it.
@@ -96,7 +96,7 @@ class Call(Task):
     """A public function on chunks of its operands.
 
     numbers: the operands that are numbers, by place.  scalars: the keywords.
-        """
+    """
 
     __slots__ = ("numbers", "scalars")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
+from time import perf_counter
 from typing import Any
 
 import trueno
@@ -23,11 +24,13 @@ USUAL = ("run", "fallback", "quarantine", "transfer", "guard")
 
 
 def check(client: Any) -> dict[str, str]:
-    """The version of trueno-dask on each worker; TruenoError that names those without it, and those with another one."""
+    """The version of trueno-dask on each worker; TruenoError names those without it, and those with another one."""
     found = client.run(metadata.version, "trueno-dask", on_error="return")
     missing = [name for name, version in found.items() if not isinstance(version, str)]
     if missing:
-        raise TruenoError(f"trueno_dask: not installed on {', '.join(missing)}; pip install trueno-dask=={__version__} there")
+        raise TruenoError(
+            f"trueno_dask: not installed on {', '.join(missing)}; pip install trueno-dask=={__version__} there"
+        )
     other = [f"{name} has {version}" for name, version in found.items() if version != __version__]
     if other:
         raise TruenoError(f"trueno_dask: {', '.join(other)}, but the client {__version__}; install one version on all")
@@ -126,9 +129,11 @@ def trace(client: Any = None, kinds: Iterable[str] = USUAL) -> Iterator[WorkersT
             raise ParameterError(f"trace: there is no kind {word!r}; the kinds are {', '.join(KINDS)}")
     result = WorkersTrace(words)
     each(client, _begin, words)
+    began = perf_counter()
     try:
         yield result
     finally:
+        result.seconds = perf_counter() - began
         result.workers = each(client, _end)
 
 

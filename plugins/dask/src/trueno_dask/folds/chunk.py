@@ -44,8 +44,10 @@ class FoldTask(Task):
 
     __slots__ = ("axes", "dtype", "keepdims", "params", "shape", "stage", "static")
 
-    def __init__(self, op: str, scopes: Scopes, static: tuple[tuple[str, Any], ...], params: dict[str, float],
-                 axes: tuple[int, ...], dtype: np.dtype[Any], stage: int, keepdims: bool, shape: Shape | None) -> None:  # fmt: skip
+    def __init__(
+        self, op: str, scopes: Scopes, static: tuple[tuple[str, Any], ...], params: dict[str, float],
+        axes: tuple[int, ...], dtype: np.dtype[Any], stage: int, keepdims: bool, shape: Shape | None,
+    ) -> None:  # fmt: skip
         super().__init__(op, scopes)
         self.static, self.params, self.axes, self.dtype = static, params, axes, dtype
         self.stage, self.keepdims, self.shape = stage, keepdims, shape
@@ -81,11 +83,14 @@ class FoldTask(Task):
         """The letters of the op's operands."""
         return TABLE[self.op].layout
 
-
     def program(self) -> tuple[Op, str, np.dtype[Any]]:
         """The program of a chunk, the letters of its operands, and the dtype in which it computes."""
         last = self.stage == len(self.whole.stages)
-        part = final(self.op, self.whole, self.kinds()) if last else local(self.op, self.whole, self.stage, self.kinds())[0]
+        part = (
+            final(self.op, self.whole, self.kinds())
+            if last
+            else local(self.op, self.whole, self.stage, self.kinds())[0]
+        )
         return part.op, part.kinds, self.computing
 
 
@@ -110,7 +115,9 @@ class Local(FoldTask):
         part, counts = local(self.op, self.whole, self.stage, self.kinds())
         arrays = self.operands(blocks, part.leaves, shape)
         around = _around(shape, self.axes)
-        arrays += [known.values[i].reshape(around).astype(self.computing, copy=False) for i in part.known] if known else []
+        arrays += (
+            [known.values[i].reshape(around).astype(self.computing, copy=False) for i in part.known] if known else []
+        )
         results = run_rows(part.op, part.kinds, arrays, [self.params[p] for p in part.params], self.computing)
         values = []
         for fold, count in zip(folds, counts, strict=True):

@@ -1,4 +1,4 @@
-"""The layers of an op whose rows are cut: a stage of every chunk, a tree that merges them, and the elements at the end."""
+"""The layers of an op whose rows are cut: each stage of every chunk, trees that merge them, and the elements."""
 
 from typing import Any
 
@@ -33,7 +33,9 @@ def folded(request: Request, operands: list[Labelled], chunks: dict[Label, Chunk
         if stage == len(whole.stages) - 1 and not whole.along:
             return _reductions(request, parts, root, chunks, beside)
         sizes = [chunks[label] for label in lead]
-        array = tree(parts, checked.axes, merged, root, request.name(f"rows-{stage + 1}"), sizes, objects(len(lead)), beside)
+        array = tree(
+            parts, checked.axes, merged, root, request.name(f"rows-{stage + 1}"), sizes, objects(len(lead)), beside
+        )
         known = [Labelled(array, lead)]
     elements = Elements(*facts, len(whole.stages), *rest)
     outputs = op.signature.outputs

@@ -61,7 +61,9 @@ def local(name: str, whole: Split, stage: int, kinds: str) -> tuple[Part, tuple[
 def final(name: str, whole: Split, kinds: str) -> Part:
     """The results with a value per element, from the operands and what is known of their rows."""
     roots = [whole.program.outputs[k] for k in whole.along]
-    return _part(f"{name}_elements", whole, roots, ["e"] * len(roots), lambda rebuilt: [rebuilt(i) for i in roots], kinds)
+    return _part(
+        f"{name}_elements", whole, roots, ["e"] * len(roots), lambda rebuilt: [rebuilt(i) for i in roots], kinds
+    )
 
 
 def _kinds(fold: Fold) -> list[str]:

@@ -1,8 +1,8 @@
 """The derivation: from a row program to what chunks compute, how that is merged, and what follows.
 
-A fold of a stage is computed of every chunk, merged over the chunks of a row, and then known to all; a fold whose operand
-needs it belongs to the next stage.  So a program of k stages reads its operands k times, and once more if a result is an
-element of the row.  Two patterns need a stage less, because their chunks can be merged without knowing the whole:
+A fold of a stage is computed of every chunk, merged over the chunks of a row, and then known to all; a fold whose
+operand needs it belongs to the next stage.  So a program of k stages reads its operands k times, and once more if a
+result is an element of the row.  Two patterns need a stage less, since chunks can be merged without knowing the whole:
 
 moment   Σ (x − mean x)(y − mean y), each mean centred as by `language.centred`: the sums about a chunk's own centre, by
          Chan, Golub and LeVeque (1979), Updating formulae and a pairwise algorithm for computing sample variances.

@@ -9,6 +9,7 @@ from typing import Any
 from trueno.ops.op import Op
 from trueno.programs.program import FOLDS
 
+from trueno_dask.chains import Batched, Chain, Step, joined, remember
 from trueno_dask.folds import folded
 from trueno_dask.layers import Chunks, Label, Labelled, Labels, aligned, blocks, item, objects
 from trueno_dask.request import Request
@@ -61,7 +62,16 @@ def computed(request: Request, operands: list[Labelled], chunks: dict[Label, Chu
     task = Call(op.name, request.scopes, request.numbers, scalars)
     if len(op.signature.outputs) == 1:
         labels, sizes = result_labels(request, 0)
-        return blocks(task, request.name(), labels, operands, chunks, request.meta(0, len(labels)), sizes)
+        meta = request.meta(0, len(labels))
+        chain = chained(request, operands, scalars)
+        if chain is not None and len(chain.steps) > 1:
+            inputs, known = aligned(op.name, chain.inputs)
+            if uncut(chain, known):
+                result = blocks(Batched(chain), request.name("fused"), labels, inputs, known, meta, sizes)
+                return remembered(result, chain, labels, checked.whole)
+        return remembered(
+            blocks(task, request.name(), labels, operands, chunks, meta, sizes), chain, labels, checked.whole
+        )
     everywhere = tuple(range(-len(checked.whole), 0))
     base = Labelled(
         blocks(task, request.name("all"), everywhere, operands, chunks, objects(len(everywhere))), everywhere
@@ -71,6 +81,31 @@ def computed(request: Request, operands: list[Labelled], chunks: dict[Label, Chu
         labels, sizes = result_labels(request, k)
         results.append(item(base, k, request.name(spec.name), labels, request.meta(k, len(labels)), sizes))
     return tuple(results)
+
+
+def chained(request: Request, operands: list[Labelled], scalars: dict[str, Any]) -> Chain | None:
+    """The chain of which the call is the last step; None outside of `fused`."""
+    places = {i: k for k, i in enumerate(sorted(request.arrays))}
+    numbers = sorted(request.numbers)
+    sources = tuple(
+        ("x", places[i]) if i in places else ("number", numbers.index(i)) for i in range(len(request.op.operands))
+    )
+    axes = request.checked.axes
+    rows = axes if axes and whole_rows(request.op, request.checked.static) else ()
+    held = tuple(request.numbers[i] for i in numbers)
+    return joined(Step(request.op.name, sources, held, tuple(scalars.items()), rows), operands, request.scopes)
+
+
+def uncut(chain: Chain, chunks: dict[Label, Chunks]) -> bool:
+    """Whether every step has whole rows where it needs them."""
+    return all(len(chunks.get(axis, (0,))) == 1 for step in chain.steps for axis in step.rows)
+
+
+def remembered(result: Any, chain: Chain | None, labels: Labels, whole: tuple[int, ...]) -> Any:
+    """The result, which a later op may join if it has all the axes of the chain."""
+    if chain is not None and labels == tuple(range(-len(whole), 0)):
+        remember(result, chain)
+    return result
 
 
 def run(request: Request) -> Any:

@@ -102,13 +102,13 @@ def test_rows_of_unknown_size_that_turn_out_empty():
 
 
 def test_guards_where_rows_are_cut():
-    x = da.full((4, 9), F4(3e38), chunks=(2, 4))
+    x = da.from_array(np.repeat(np.array([1, 3e38], F4), [18, 18]).reshape(4, 9), chunks=(2, 4))
     stop = trueno.JidokaGuard().on(trueno.Condition.OVERFLOW, trueno.Action.STOP)
     with stop:
         y = trueno.sum(x)
-    with pytest.raises(GuardError, match=r"sum made 2 Inf.*in chunk \(0,\)") as caught:
+    with pytest.raises(GuardError, match=r"sum made 2 Inf.*in chunk \(1,\)") as caught:
         y.compute()
-    assert (caught.value.op, caught.value.index, caught.value.chunk) == ("sum", (0,), (0,))
+    assert (caught.value.op, caught.value.index, caught.value.chunk) == ("sum", (0,), (1,))
     with stop:
         inf = trueno.sum(da.full((4, 9), F4(np.inf), chunks=(2, 4)))
         part = trueno.softmax(da.from_array(np.array([[-np.inf, -np.inf, 1, 2]], F4), chunks=(1, 2)))
@@ -151,7 +151,6 @@ def test_importing_trueno_imports_no_dask():
 
 def test_without_the_plugin_a_dask_array_is_computed():
     code = "import dask.array as da, trueno; print(type(trueno.exp(da.zeros(3, dtype='f4'))).__name__)"
-    for names, kind in (("0", "ndarray"), ("1", "Array")):
-        env = {**os.environ, "TRUENO_AUTOLOAD": names}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
-        assert done.stdout == f"{kind}\n"
+    env = {**os.environ, "TRUENO_AUTOLOAD": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout == "ndarray\n"

@@ -2,9 +2,9 @@
 
 Once this distribution is installed, the public functions of `trueno` take Dask arrays; nothing needs to be imported.
 Each worker is an ordinary Trueno, which chooses its backend by its own probes and settings.  This module has what
-stands beside the ops: `open_gguf` reads quantized matrices by the workers, `fused` makes chains of ops one batch per block,
-`explain` says where an array's chunks would run, `stats` and `trace` collect what has happened on the workers, and
-`check` compares their versions.
+stands beside the ops: `open_gguf` reads quantized matrices by the workers, `fused` makes chains of ops one batch per
+block, `explain` says where an array's chunks would run, `stats` and `trace` collect what has happened on the workers,
+and `check` compares their versions.
 """
 
 from trueno_dask.chains import fused

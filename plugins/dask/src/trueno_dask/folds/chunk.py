@@ -16,8 +16,8 @@ from trueno.programs.evaluate import ELEMENT_FUNCTIONS
 
 from trueno_dask.folds import guarding
 from trueno_dask.folds.partial import Partial, merged, of_chunk, settled
-from trueno_dask.folds.parts import compensated_sum, final, local
-from trueno_dask.folds.split import Split, split
+from trueno_dask.folds.parts import Part, compensated_sum, final, local
+from trueno_dask.folds.split import Split, Static, split
 from trueno_dask.task import Task, located, one
 
 Array = npt.NDArray[Any]
@@ -45,7 +45,7 @@ class FoldTask(Task):
     __slots__ = ("axes", "dtype", "keepdims", "params", "shape", "stage", "static")
 
     def __init__(
-        self, op: str, scopes: Scopes, static: tuple[tuple[str, Any], ...], params: dict[str, float],
+        self, op: str, scopes: Scopes, static: Static, params: dict[str, float],
         axes: tuple[int, ...], dtype: np.dtype[Any], stage: int, keepdims: bool, shape: Shape | None,
     ) -> None:  # fmt: skip
         super().__init__(op, scopes)
@@ -74,23 +74,23 @@ class FoldTask(Task):
             laid.append(_laid(x, shape, self.axes) if spec.leading else np.ascontiguousarray(x))
         return laid
 
+    def results(self, part: Part, blocks: Sequence[Any], known: Rows | None, shape: Shape) -> list[Array]:
+        """What a program computes of chunks of this shape, and of what is known of their rows."""
+        arrays = self.operands(blocks, part.leaves, shape)
+        around = _around(shape, self.axes)
+        for i in part.known if known else ():
+            arrays.append(known.values[i].reshape(around).astype(self.computing, copy=False))
+        return run_rows(part.op, part.kinds, arrays, [self.params[p] for p in part.params], self.computing)
+
     def chunk_shape(self, blocks: Sequence[Any]) -> Shape:
         """The broadcast shape of the chunks that vary along rows."""
         inputs = TABLE[self.op].signature.inputs
         return np.broadcast_shapes(*(x.shape for spec, x in zip(inputs, blocks, strict=False) if spec.leading))
 
-    def kinds(self) -> str:
-        """The letters of the op's operands."""
-        return TABLE[self.op].layout
-
     def program(self) -> tuple[Op, str, np.dtype[Any]]:
         """The program of a chunk, the letters of its operands, and the dtype in which it computes."""
         last = self.stage == len(self.whole.stages)
-        part = (
-            final(self.op, self.whole, self.kinds())
-            if last
-            else local(self.op, self.whole, self.stage, self.kinds())[0]
-        )
+        part = final(self.op, self.static) if last else local(self.op, self.static, self.stage)[0]
         return part.op, part.kinds, self.computing
 
 
@@ -112,13 +112,8 @@ class Local(FoldTask):
         )
         if not n or not folds:  # or only the length of rows is wanted
             return Partial(kinds, n, (), lead, found)
-        part, counts = local(self.op, self.whole, self.stage, self.kinds())
-        arrays = self.operands(blocks, part.leaves, shape)
-        around = _around(shape, self.axes)
-        arrays += (
-            [known.values[i].reshape(around).astype(self.computing, copy=False) for i in part.known] if known else []
-        )
-        results = run_rows(part.op, part.kinds, arrays, [self.params[p] for p in part.params], self.computing)
+        part, counts = local(self.op, self.static, self.stage)
+        results = self.results(part, blocks, known, shape)
         values = []
         for fold, count in zip(folds, counts, strict=True):
             own, results = results[:count], results[count:]
@@ -222,13 +217,10 @@ class Elements(FoldTask):
         whole, op = self.whole, TABLE[self.op]
         known: Rows = blocks.pop()
         shape, dtype = self.chunk_shape(blocks), self.dtype
-        part = final(self.op, whole, self.kinds())
+        part = final(self.op, self.static)
         made = [np.empty(shape, self.computing)] * len(whole.along)
         if prod(shape):
-            arrays = self.operands(blocks, part.leaves, shape)
-            around = _around(shape, self.axes)
-            arrays += [known.values[i].reshape(around).astype(self.computing, copy=False) for i in part.known]
-            made = run_rows(part.op, part.kinds, arrays, [self.params[p] for p in part.params], self.computing)
+            made = self.results(part, blocks, known, shape)
         with np.errstate(all="ignore"):
             results: list[Any] = [_back(y, shape, self.axes).astype(dtype, copy=False) for y in made]
         if rules():

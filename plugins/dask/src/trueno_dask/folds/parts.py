@@ -5,7 +5,6 @@ They are ops of the family "batch", which every backend that prints row programs
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from inspect import Parameter as Signed
 from typing import Any, NamedTuple
 
@@ -14,9 +13,8 @@ from trueno.ops.signature import ArraySpec, Signature
 from trueno.programs import language as lang
 from trueno.programs.program import FOLDS
 from trueno.programs.trace import Symbol
-from trueno.text import HASH
 
-from trueno_dask.folds.split import Fold, Split
+from trueno_dask.folds.split import Fold, Split, Static, split
 
 
 class Part(NamedTuple):
@@ -34,11 +32,12 @@ class Part(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def local(name: str, whole: Split, stage: int, kinds: str) -> tuple[Part, tuple[int, ...]]:
-    """What a chunk computes for a stage, and how many results belong to each of its folds.
+def local(name: str, static: Static, stage: int) -> tuple[Part, tuple[int, ...]]:
+    """What a chunk computes for a stage of an op, and how many results belong to each of its folds.
 
-    fsum: the elements themselves, which `partial` sums.
+    fsum: the elements themselves, which `chunk` sums.
     """
+    whole = _whole(name, static)
     folds = whole.stages[stage]
     counts: list[int] = []
 
@@ -52,18 +51,23 @@ def local(name: str, whole: Split, stage: int, kinds: str) -> tuple[Part, tuple[
         return results
 
     kind_of = [kind for fold in folds for kind in _kinds(fold)]
-    part = _part(f"{name}_stage_{stage + 1}", whole, [a for fold in folds for a in fold.args], kind_of, body, kinds)
+    part = _part(f"{name}_stage_{stage + 1}", whole, [a for fold in folds for a in fold.args], kind_of, body)
     part.op.program(part.kinds)  # fills counts
     return part, tuple(counts)
 
 
 @lru_cache(maxsize=512)
-def final(name: str, whole: Split, kinds: str) -> Part:
+def final(name: str, static: Static) -> Part:
     """The results with a value per element, from the operands and what is known of their rows."""
+    whole = _whole(name, static)
     roots = [whole.program.outputs[k] for k in whole.along]
-    return _part(
-        f"{name}_elements", whole, roots, ["e"] * len(roots), lambda rebuilt: [rebuilt(i) for i in roots], kinds
-    )
+    return _part(f"{name}_elements", whole, roots, ["e"] * len(roots), lambda rebuilt: [rebuilt(i) for i in roots])
+
+
+def _whole(name: str, static: Static) -> Split:
+    whole = split(name, static)
+    assert whole is not None  # or the call was refused
+    return whole
 
 
 def _kinds(fold: Fold) -> list[str]:
@@ -98,14 +102,14 @@ def _centre(x: Symbol) -> tuple[Symbol, Symbol]:
 
 
 def _part(name: str, whole: Split, roots: Sequence[int], results: Sequence[str],
-          body: Callable[[Callable[[int], Symbol]], list[Symbol]], kinds: str) -> Part:  # fmt: skip
+          body: Callable[[Callable[[int], Symbol]], list[Symbol]]) -> Part:  # fmt: skip
     """The op that computes `body` of the nodes `roots`, rebuilt from operands, parameters and what is known."""
     program, nodes = whole.program, whole.program.nodes
     names = whole.leaves(roots)
     leaves = tuple(n for n in names if n not in program.params)
     params = tuple(n for n in names if n in program.params)
     known = whole.frontier(roots)
-    letters = dict(zip((n for n, _ in program.operands), kinds, strict=True))
+    letters = dict(program.operands)
 
     def run(**given: Any) -> tuple[Symbol, ...]:
         builder = next(iter(given.values())).builder
@@ -136,8 +140,7 @@ def _part(name: str, whole: Split, roots: Sequence[int], results: Sequence[str],
         for k, kind in enumerate(results)
     ]
     listed = tuple(Parameter(n, float, Signed.empty, True) for n in params)
-    digest = blake2b(f"{whole.program.key} {kinds}".encode(), digest_size=HASH // 2).hexdigest()
-    op = _op(f"{name}_{digest}", Signature(tuple(inputs), tuple(outputs)), run, listed)
+    op = _op(f"{name}_{whole.program.key}", Signature(tuple(inputs), tuple(outputs)), run, listed)
     return Part(op, leaves, known, params, "".join(letters[n] for n in leaves) + "r" * len(known))
 
 

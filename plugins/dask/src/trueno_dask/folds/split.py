@@ -12,10 +12,13 @@ shifted  Σ e^(x − max x): the sum below a chunk's own maximum, by Milakov and
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trueno.ops import TABLE
 from trueno.programs.program import FOLDS, Node, Program
+
+Static = tuple[tuple[str, Any], ...]
+"""The static parameters of a call."""
 
 
 class Fold(NamedTuple):
@@ -77,9 +80,9 @@ class Split:
 
 
 @lru_cache(maxsize=1024)
-def split(op: str, static: tuple[tuple[str, object], ...], kinds: str = "") -> Split | None:
+def split(op: str, static: Static) -> Split | None:
     """The split of an op of the table; None if a result depends on the place of an element in its row."""
-    program = TABLE[op].program(kinds or None, **dict(static))
+    program = TABLE[op].program(**dict(static))
     nodes = program.nodes
     if any(nodes[i].kind == "position" for i in program.live(program.outputs)):
         return None

@@ -1,6 +1,6 @@
 """What many workers would do: `python -m benchmarks.workers` measures one and two, and simulates up to a thousand.
 
-The model of a reduction over chunks: Dask's scheduler releases one task after the other, a worker that is free takes the
+The model of a reduction over chunks: Dask's scheduler releases one task after the other, a worker that is free takes
 next chunk, and a tree merges eight parts at a time, each of which crosses the link.  It has four facts, measured here:
 the scheduler's time of a task, a chunk's time on a worker of one thread, the time of a merge, and what a part of a
 result takes between two workers.  Then it predicts what two workers take, beside what they took.

@@ -10,7 +10,6 @@ import numpy as np
 import trueno
 from dask.blockwise import Blockwise
 from trueno.deferred import StandIn, decide, inside
-from trueno.dispatch.function import function
 from trueno.errors import ParameterError, TruenoError
 from trueno.showing import Shown
 from trueno.text import columns, duration, number
@@ -122,7 +121,7 @@ def _one(task: Task, shapes: Shapes) -> tuple[str, float | None, str]:
     elif isinstance(task, Call):
         for i, value in sorted(task.numbers.items()):
             operands.insert(i, value)
-        decision = trueno.explain(function(task.op), *operands, **task.scalars)
+        decision = trueno.explain(task.op, *operands, **task.scalars)
     else:
         return "–", None, "it moves data, and calls no kernel by itself"
     chosen = next((c for c in decision.candidates if c.name == decision.chosen), None)

@@ -16,7 +16,7 @@ from trueno.ops import TABLE
 from trueno.ops.op import Op
 
 from trueno_dask.layers import Labelled, Labels, aligned, blocks, objects, tree
-from trueno_dask.request import Request, refused
+from trueno_dask.request import Request, refused, whole
 from trueno_dask.task import Task
 
 Array = npt.NDArray[Any]
@@ -79,8 +79,8 @@ def run(request: Request) -> da.Array:
             request, "the rows of a table need sizes of chunks that are known; call compute_chunk_sizes() first"
         )
     coded = bool(op.signature.inputs[0].blocks)
-    if coded and table.numblocks[1] > 1:
-        raise refused(request, "rows of blocks lie in several chunks; rechunk the second axis to one")
+    if coded:
+        whole(request, 0, 1, "bytes of a row belong together")
     lead: Labels = tuple(f"... {i.ndim - j}" for j in range(i.ndim))
     operands, chunks = aligned(op.name, [Labelled(table, ("v", "bytes" if coded else "d")), Labelled(i, lead)])
     width = request.checked.shapes[0][-1]

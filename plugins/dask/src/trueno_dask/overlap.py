@@ -19,7 +19,7 @@ class Convolve(Call):
 
     __slots__ = ("skip",)
 
-    def __init__(self, *facts: Any, skip: tuple[int, int]) -> None:
+    def __init__(self, *facts: Any, skip: tuple[int, ...]) -> None:
         super().__init__(*facts)
         self.skip = skip
 

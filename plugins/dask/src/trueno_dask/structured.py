@@ -3,8 +3,8 @@
 leading axes   `...` are many calls side by side: they may be split in every op.
 products       `chain` names one symbol, which no result has: results are sums of products over it.  Partial sums add
                up, and every symbol that an operand shares with a result may be split.
-copies, outer  no flops, or one per result, of operands whose symbols the results have: elements depend on those at
-               their own symbols alone.
+arrangements   a result has all symbols of the operands: in another order, without flops, or with one flop for each
+               element, of operands that have no symbol in common.
 blocks         a format encodes each row separately: symbols of a matrix of blocks other than its last, which results
                have, may be split.
 lookups        `table[v,d] i[...]:index -> y[...,d]`: each chunk of the table is searched for its rows.
@@ -17,9 +17,10 @@ from typing import Any
 
 import dask.array as da
 from trueno.ops.op import Op
+from trueno.ops.signature import ArraySpec
 
 from trueno_dask import lookup, overlap
-from trueno_dask.layers import Labelled, Labels, aligned, blocks, item, objects
+from trueno_dask.layers import Chunks, Label, Labelled, Labels, aligned, blocks, item, objects
 from trueno_dask.request import Request, refused, whole
 from trueno_dask.sums import added
 from trueno_dask.task import Call
@@ -61,11 +62,23 @@ def free(op: Op, summed: str) -> set[str]:
     held = {s for spec in inputs for s in spec.dims}
     if summed:
         symbols = (made & held) | {summed}
-    elif op.chain is None and op.check is None and op.flops_text in ("0", "*".join(outputs[0].dims)) and made == held:
+    elif _arranged(op):
         symbols = made
     else:
         symbols = {s for spec in (*inputs, *outputs) if spec.type == "blocks" for s in spec.dims[:-1]} & made & held
     return symbols - {spec.dims[-1] for spec in (*inputs, *outputs) if spec.blocks}
+
+
+def _arranged(op: Op) -> bool:
+    """Whether the only result has numbers of the operands in another order, or one product of them at each place."""
+    inputs, (result, *others) = op.signature.inputs, op.signature.outputs
+    symbols = [s for spec in inputs for s in spec.dims]
+    plain = not others and not any(spec.type or spec.leading for spec in (*inputs, result))
+    if not plain or op.chain or op.check or sorted(symbols) != sorted(result.dims):
+        return False
+    if op.flops_text == "0":
+        return len(inputs) == 1 and tuple(symbols) != result.dims
+    return len(inputs) > 1 and op.flops_text == "*".join(result.dims)
 
 
 def labelled(request: Request) -> list[Labelled]:
@@ -77,16 +90,16 @@ def labelled(request: Request) -> list[Labelled]:
     for i, x in sorted(request.arrays.items()):
         spec = request.op.signature.inputs[i]
         cut = x.ndim - len(spec.dims)
-        ends = [f"bytes of {s}" if spec.blocks and k == len(spec.dims) - 1 else s for k, s in enumerate(spec.dims)]
-        operands.append(Labelled(x, (*(f"... {cut - j}" for j in range(cut)), *_once(ends))))
+        operands.append(Labelled(x, (*(f"... {cut - j}" for j in range(cut)), *symbolic(spec))))
     return operands
 
 
-def _once(symbols: Iterable[str]) -> Labels:
-    """The symbols of one array, of which two must not be equal labels."""
+def symbolic(spec: ArraySpec) -> Labels:
+    """The labels of an array's own axes: its symbols, of which two of one array must not be equal labels."""
     labels: list[str] = []
-    for symbol in symbols:
-        labels.append(f"{symbol} again" if symbol in labels else symbol)
+    for k, symbol in enumerate(spec.dims):
+        name = f"bytes of {symbol}" if spec.blocks and k == len(spec.dims) - 1 else symbol
+        labels.append(f"{name} again" if name in labels else name)
     return tuple(labels)
 
 
@@ -102,7 +115,7 @@ def split(request: Request, symbols: Iterable[str], summed: str) -> Any:
     operands, chunks = aligned(op.name, operands)
     lead = sorted({label for x in operands for label in x.labels if label.startswith("... ")},
                   key=lambda label: -int(label[4:]))  # fmt: skip
-    results = [(*lead, *_once(spec.dims)) if spec.leading else _once(spec.dims) for spec in op.signature.outputs]
+    results = [(*lead, *symbolic(spec)) if spec.leading else symbolic(spec) for spec in op.signature.outputs]
     task = Call(op.name, request.scopes, request.numbers, request.scalars)
     if len(results) > 1:
         every = tuple(label for label in results[0] if all(label in r for r in results) and label in chunks)
@@ -113,7 +126,7 @@ def split(request: Request, symbols: Iterable[str], summed: str) -> Any:
             made.append(item(base, k, request.name(spec.name), labels, request.meta(k, len(labels)), single))
         return tuple(made)
     (labels,) = results
-    sizes = {s: (n,) for s, n in zip(labels, checked.shapes[0], strict=True) if s not in chunks}
+    sizes: dict[Label, Chunks] = {s: (n,) for s, n in zip(labels, checked.shapes[0], strict=True) if s not in chunks}
     meta = request.meta(0, len(labels))
     if not summed or len(chunks[summed]) == 1:
         return blocks(task, request.name(), labels, operands, chunks, meta, sizes)

@@ -102,9 +102,9 @@ class WorkersTrace:
     seconds: float = 0.0
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> tuple[Event, ...]:
         """The events of all workers."""
-        return [event for events in self.workers.values() for event in events]
+        return tuple(event for events in self.workers.values() for event in events)
 
     def __str__(self) -> str:
         return summary(self.events, Facts(0.0, self.seconds, max(len(self.workers), 1), 0, 0), "op", "time")
@@ -142,7 +142,7 @@ def _begin(kinds: tuple[str, ...]) -> None:
 
     @contextmanager
     def traced(op: str) -> Iterator[None]:
-        inner = trueno.trace(kinds)
+        inner = trueno.trace(kinds)  # type: ignore[arg-type]  # the words were checked
         try:
             with inner:
                 yield

@@ -78,8 +78,8 @@ class FoldTask(Task):
         """What a program computes of chunks of this shape, and of what is known of their rows."""
         arrays = self.operands(blocks, part.leaves, shape)
         around = _around(shape, self.axes)
-        for i in part.known if known else ():
-            arrays.append(known.values[i].reshape(around).astype(self.computing, copy=False))
+        if known is not None:
+            arrays += [known.values[i].reshape(around).astype(self.computing, copy=False) for i in part.known]
         return run_rows(part.op, part.kinds, arrays, [self.params[p] for p in part.params], self.computing)
 
     def chunk_shape(self, blocks: Sequence[Any]) -> Shape:

@@ -49,10 +49,11 @@ def _moment(results: list[Array], n: int) -> Values:
     many = len(results) // 2
     centres, totals, products = results[:many], results[many:-1], results[-1]
     with np.errstate(all="ignore"):
-        products = products - totals[0] * totals[-1] / n
+        moved = totals[0] * totals[-1] / n
+        products = products - np.where(np.isfinite(moved), moved, 0.0)  # else they have overflowed as well
         if many == 1:
             products = np.maximum(products, 0.0)  # which rounding alone would make negative
-        return *centres, *(t / n for t in totals), products
+        return *centres, *(np.where(np.isfinite(t), t / n, 0.0) for t in totals), products
 
 
 def merged(parts: Sequence[Partial]) -> Partial:

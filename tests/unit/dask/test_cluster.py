@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import time
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError
 
 import dask
@@ -23,9 +24,9 @@ WORKERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def client():
-    """A cluster of two worker processes of one thread."""
+@contextmanager
+def started():
+    """A client of two worker processes of one thread each."""
     facts = {"nthreads": 1, "memory_limit": 0, "dashboard_address": None, "silence_logs": logging.CRITICAL + 1}
     workers = {name: {"cls": distributed.Nanny, "options": {**facts, "env": env}} for name, env in WORKERS.items()}
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False, "port": 0}}
@@ -33,7 +34,14 @@ def client():
         distributed.SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL + 1) as cluster,
         distributed.Client(cluster) as client,
     ):
-        client.wait_for_workers(2)
+        client.wait_for_workers(2, timeout=120)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    """What all tests share that kill no worker."""
+    with started() as client:
         yield client
 
 
@@ -111,19 +119,18 @@ def test_scopes_go_with_the_tasks(client, x):
         z.compute()
 
 
-def test_a_worker_that_dies_loses_nothing(client, x):
-    """Its chunks are computed again: one of the workers is killed while both hold results that are still needed."""
+def test_a_worker_that_dies_loses_nothing(x):
+    """Its chunks are computed again: one of two workers is killed while both hold results that are still needed."""
     big = np.tile(x, (4, 4))
-    slow = da.from_array(big, chunks=(40, 40)).map_blocks(lambda b: time.sleep(0.05) or b, dtype=np.float32)
-    future = client.compute(trueno.variance(trueno.softmax(trueno.abs(slow)), axis=0))
-    pids = client.run(os.getpid)
-    while len([1 for keys in client.has_what().values() if len(keys) >= 2]) < 2 and not future.done():
-        time.sleep(0.01)
-    os.kill(next(iter(pids.values())), signal.SIGKILL)
     expected = trueno.variance(trueno.softmax(np.abs(big)), axis=0)
-    assert np.allclose(future.result(timeout=120), expected, rtol=1e-4, atol=1e-9)
-    client.wait_for_workers(2)
-    assert set(client.run(os.getpid).values()) != set(pids.values())
+    slow = da.from_array(big, chunks=(40, 40)).map_blocks(lambda b: time.sleep(0.05) or b, dtype=np.float32)
+    with started() as client:
+        future = client.compute(trueno.variance(trueno.softmax(trueno.abs(slow)), axis=0))
+        pids = client.run(os.getpid)
+        while min((len(keys) for keys in client.has_what().values()), default=0) < 2 and not future.done():
+            time.sleep(0.01)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        assert np.allclose(future.result(timeout=240), expected, rtol=1e-4, atol=1e-9)
 
 
 def test_quantized_rows_are_read_by_the_workers(client, tmp_path, x):

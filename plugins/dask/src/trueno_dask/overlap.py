@@ -4,6 +4,7 @@ from math import isnan
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from dask.array.overlap import ensure_minimum_chunksize
 from dask.array.overlap import overlap as overlapped
 
@@ -15,18 +16,24 @@ REACH = "the kernel reaches over all of it"
 
 
 class Convolve(Call):
-    """A chunk of x with its surroundings.  skip: rows and columns before what the kernel reaches."""
+    """A chunk of x with its surroundings.
 
-    __slots__ = ("skip",)
+    skip: rows and columns before what the kernel reaches.  pad: zeros before and after, along an axis of one chunk.
+    """
 
-    def __init__(self, *facts: Any, skip: tuple[int, ...]) -> None:
+    __slots__ = ("pad", "skip")
+
+    def __init__(self, *facts: Any, skip: tuple[int, ...], pad: tuple[tuple[int, int], ...]) -> None:
         super().__init__(*facts)
-        self.skip = skip
+        self.skip, self.pad = skip, pad
 
     def compute(self, blocks: list[Any], place: Any) -> Any:
         """The chunk of the result."""
         x, kernel = blocks
-        return super().compute([x[..., self.skip[0] :, self.skip[1] :], kernel], place)
+        x = x[..., self.skip[0] :, self.skip[1] :]
+        if any(map(any, self.pad)):
+            x = np.pad(x, [(0, 0)] * (x.ndim - 2) + list(self.pad))
+        return super().compute([x, kernel], place)
 
 
 def run(request: Request) -> da.Array:
@@ -43,9 +50,14 @@ def run(request: Request) -> da.Array:
     chunks = [_chunks(c, size, same) for c, size in zip(x.chunks[-2:], sizes, strict=True)]
     x = x.rechunk((*x.chunks[:-2], *chunks))
     axes = (x.ndim - 2, x.ndim - 1)
-    depth = {axis: n // 2 if same else (0, n - 1) for axis, n in zip(axes, sizes, strict=True)}
+    cut = [len(c) > 1 for c in chunks]
+    depth = {axis: (n // 2 if same else (0, n - 1)) if several else 0
+             for axis, n, several in zip(axes, sizes, cut, strict=True)}  # fmt: skip
     around = overlapped(x, depth, dict.fromkeys(axes, 0 if same else "none"), allow_rechunk=False)
-    skip = tuple(n // 2 - (n - 1) // 2 if same else 0 for n in sizes)
+    skip = tuple(n // 2 - (n - 1) // 2 if same and several else 0 for n, several in zip(sizes, cut, strict=True))
+    pad = tuple(
+        ((n - 1) // 2, n // 2) if same and not several else (0, 0) for n, several in zip(sizes, cut, strict=True)
+    )
     facts = (request.op.name, request.scopes, request.numbers, {**request.scalars, "mode": "valid"})
     operands = [
         Labelled(around, (*"c" * many, "h", "w")),
@@ -56,7 +68,7 @@ def run(request: Request) -> da.Array:
         label: c if same else (*c[:-1], c[-1] - n + 1) for label, c, n in zip("hw", chunks, sizes, strict=True)
     }
     labels = ("o", "h", "w") if many else ("h", "w")
-    task = Convolve(*facts, skip=skip)
+    task = Convolve(*facts, skip=skip, pad=pad)
     return blocks(task, request.name(), labels, operands, known, request.meta(0, len(labels)), result)
 
 

@@ -105,7 +105,9 @@ def _stand_in(op: Op, i: int, x: Any) -> Any:
 def _filled(x: da.Array) -> da.Array:
     """The array without chunks that are known to be empty: Dask takes an axis of one element for one to broadcast."""
     chunks = tuple(tuple(n for n in c if n) or (0,) for c in x.chunks)
-    return x if chunks == x.chunks or any(map(isnan, x.shape)) else x.rechunk(chunks)
+    if chunks == x.chunks or any(map(isnan, x.shape)):
+        return x
+    return x.rechunk(chunks) if x.size else da.zeros_like(x, chunks=chunks)  # `rechunk` leaves an array of nothing
 
 
 def whole(request: Request, i: int, axis: int, why: str) -> None:

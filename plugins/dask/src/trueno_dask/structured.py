@@ -110,7 +110,8 @@ def split(request: Request, symbols: Iterable[str], summed: str) -> Any:
     for i, x in zip(sorted(request.arrays), operands, strict=True):
         for axis, label in enumerate(x.labels):
             if not label.startswith("... ") and label not in symbols:
-                what = label if label.startswith("bytes") else f"{op.operands[i]}'s {label}"
+                symbol = label.removesuffix(" again")
+                what = symbol if label.startswith("bytes") else f"{op.operands[i]}'s {symbol}"
                 whole(request, i, axis, f"{op.name} needs {what} in one chunk")
     operands, chunks = aligned(op.name, operands)
     lead = sorted({label for x in operands for label in x.labels if label.startswith("... ")},

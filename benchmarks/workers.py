@@ -54,15 +54,15 @@ def makespan(chunks: int, speeds: Sequence[float], facts: Facts) -> float:
 
 
 def limit(chunks: int, speeds: Sequence[float], facts: Facts) -> str:
-    """What a reduction mostly waits for: the scheduler, the slowest worker, the link, or the work itself."""
+    """What takes most of a reduction's time: the work, shared out evenly, or what it would gain without one cause."""
     whole = makespan(chunks, speeds, facts)
-    without = {
-        "the graph": makespan(chunks, speeds, Facts(0.0, facts.chunk, facts.merge, facts.link)),
-        "the link": makespan(chunks, speeds, Facts(facts.task, facts.chunk, facts.merge, 0.0)),
-        "the slowest": makespan(chunks, [max(speeds)] * len(speeds), facts),
-        "the work": makespan(chunks, speeds, Facts(facts.task, 0.0, facts.merge, facts.link)),
+    shares = {
+        "the work": chunks * facts.chunk / sum(speeds),
+        "the graph": whole - makespan(chunks, speeds, Facts(0.0, facts.chunk, facts.merge, facts.link)),
+        "the link": whole - makespan(chunks, speeds, Facts(facts.task, facts.chunk, facts.merge, 0.0)),
+        "the slowest": whole - makespan(chunks, [max(speeds)] * len(speeds), facts),
     }
-    return max(without, key=lambda name: whole - without[name])
+    return max(shares, key=lambda name: shares[name])
 
 
 def measured(workers: int, chunks: int = 48, rows: int = 2048, columns: int = 2048) -> tuple[Facts, float]:

@@ -6,7 +6,7 @@ products       `chain` names one symbol, which no result has: results are sums o
 arrangements   a result has all symbols of the operands: in another order, without flops, or with one flop for each
                element, of operands that have no symbol in common.
 blocks         a format encodes each row separately: symbols of a matrix of blocks other than its last, which results
-               have, may be split.
+               have, may be split; of interleaved rows at multiples of their number.
 lookups        `table[v,d] i[...]:index -> y[...,d]`: each chunk of the table is searched for its rows.
 
 All other symbols need one chunk, and ShapeError says so: no operand is gathered silently.
@@ -16,6 +16,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import dask.array as da
+import numpy as np
+from trueno.errors import ShapeError
+from trueno.formats.table import INTERLEAVED, ROWS
 from trueno.ops.op import Op
 from trueno.ops.signature import ArraySpec
 
@@ -103,6 +106,15 @@ def symbolic(spec: ArraySpec) -> Labels:
     return tuple(labels)
 
 
+def together(request: Request, i: int) -> None:
+    """Raise ShapeError if operand `i` is cut inside of rows that are interleaved."""
+    sizes = request.arrays[i].chunks[0]
+    if any(n % ROWS for n in sizes[:-1]):
+        name, fitting = request.op.operands[i], ROWS * max(1, int(np.nan_to_num(sizes[0])) // ROWS)
+        problem = f"{name} has {ROWS} rows interleaved, but is cut at other places"
+        raise ShapeError(f"{request.op.name}: {problem}; give {name}.rechunk({{0: {fitting}}})")
+
+
 def split(request: Request, symbols: Iterable[str], summed: str) -> Any:
     """The results, with chunks along the leading axes and these symbols."""
     op, checked = request.op, request.checked
@@ -113,6 +125,8 @@ def split(request: Request, symbols: Iterable[str], summed: str) -> Any:
                 symbol = label.removesuffix(" again")
                 what = symbol if label.startswith("bytes") else f"{op.operands[i]}'s {symbol}"
                 whole(request, i, axis, f"{op.name} needs {what} in one chunk")
+        if op.signature.inputs[i].blocks and checked.static["format"] in INTERLEAVED:
+            together(request, i)
     operands, chunks = aligned(op.name, operands)
     lead = sorted({label for x in operands for label in x.labels if label.startswith("... ")},
                   key=lambda label: -int(label[4:]))  # fmt: skip

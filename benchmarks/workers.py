@@ -73,7 +73,7 @@ def measured(workers: int, chunks: int = 48, rows: int = 2048, columns: int = 20
 
     env = {"TRUENO_THREADS": "1"}
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit=0, env=env) as local,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0, env=env) as local,
         Client(local) as client,
     ):
         shape, size = (chunks * rows, columns), (rows, columns)

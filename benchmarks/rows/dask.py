@@ -56,7 +56,7 @@ def cluster() -> Iterator[Any]:
 
     env = {"TRUENO_THREADS": "1"}  # this process has two
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0, env=env) as local,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0, env=env) as local,
         Client(local) as client,
     ):
         yield client

@@ -1,5 +1,6 @@
 """Two workers in processes, of which each chooses its backend: one has the core alone, the other scalar."""
 
+import gc
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ from trueno.version import __version__
 distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install 'trueno[dask]'")
 import trueno_dask  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 WORKERS = {
     "alone": {"FORCE_CPU": "1", "TRUENO_AUTOLOAD": "0"},
     "scalar": {"TRUENO_BLOCK": "simd,wgpu,cuda,cuda_emulated"},
@@ -29,13 +31,14 @@ def started():
     """A client of two worker processes of one thread each."""
     facts = {"nthreads": 1, "memory_limit": 0, "dashboard_address": None, "silence_logs": logging.CRITICAL + 1}
     workers = {name: {"cls": distributed.Nanny, "options": {**facts, "env": env}} for name, env in WORKERS.items()}
-    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False, "port": 0}}
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False, "dashboard_address": ":0", "port": 0}}
     with (
         distributed.SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL + 1) as cluster,
         distributed.Client(cluster) as client,
     ):
         client.wait_for_workers(2, timeout=120)
         yield client
+    gc.collect()  # sockets that distributed leaves to the collector, while their warnings are ignored
 
 
 @pytest.fixture(scope="module")

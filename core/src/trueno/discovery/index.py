@@ -28,7 +28,7 @@ from trueno.version import __version__
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-BACKENDS, *_ = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands", "trueno.gates", "trueno.arrays")
+BACKENDS, HOOKS, *_ = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands", "trueno.gates", "trueno.arrays")
 LIBRARIES = ("dask",)  # extras whose distribution adds a library of arrays, and no backend
 
 RACY = 2 * 10**9

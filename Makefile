@@ -1,7 +1,7 @@
 # Every habit is a target.  Needs Python 3.11 or newer, pip and make; all it installs goes into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda
+PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda plugins/dask
 ARGS ?=
 # All tests together are worth a process a core; each takes a gigabyte, so four at most.  A selection runs in one, which
 # starts at once and can be debugged; ARGS="-n 2 -k softmax" if it is large.

@@ -11,6 +11,7 @@ from benchmarks.rows.regret_gpu import HOST, THERE
 from benchmarks.rows.rust import PUBLISHED_NS
 from benchmarks.rows.structured import MATMUL as MATMUL_SIZES
 from benchmarks.targets_cuda import cuda_verdicts, engine_verdicts, lz4_verdicts
+from benchmarks.targets_dask import dask_verdicts
 from benchmarks.timing import OURS, geometric_mean, median
 from benchmarks.verdict import Verdict, times
 from benchmarks.verdict import missing as _missing
@@ -377,6 +378,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_quant(records),
         *_lz4(records),
         *_engine(records),
+        *dask_verdicts(records),
         *_wgpu(records),
         *cuda_verdicts(records),
         *engine_verdicts(records),

@@ -17,6 +17,7 @@ from trueno.dispatch.parameters import parameters
 from trueno.dispatch.transfer import device_of
 from trueno.errors import OutError, ParameterError, SettingError, TruenoError, UnknownKeyword
 from trueno.hints import excess, keyword
+from trueno.interop.calls import runner
 from trueno.ops.op import Op
 from trueno.settings import settings
 
@@ -113,6 +114,8 @@ def over(
 ) -> Any:  # fmt: skip
     """A reduction over several axes: they become the last one of a view or a copy; ParameterError if there is none."""
     given = dict(scalars)
+    if (own := runner(operands, out)) is not None:
+        return own.call(op, operands, given, out)
     axes, keepdims = given.pop("axis"), given.pop("keepdims", False)
     if not op.reduces:
         raise ParameterError(f"{op.name}: axis is {shown(axes)}; it must be an integer")

@@ -3,17 +3,19 @@
 The operands become arrays in the same memory, the public function runs as if the caller had passed those, and the
 results become arrays of the caller's library.  One call has arrays of one library: beside a tensor a NumPy array is an
 error, beside a pandas object it is not.  Numbers and lists stand beside both.  Beside a `Vector` or `Matrix`, results
-are such.
+are such.  A library that a plugin has added runs the whole call itself.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from trueno.errors import DtypeError, OutError
 from trueno.interop import frames, tensors
-from trueno.interop.kinds import Library, library
+from trueno.interop.kinds import library
+from trueno.interop.library import Library
+from trueno.interop.plugins import Runner
 from trueno.ops.op import Op
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {}
@@ -58,6 +60,15 @@ def foreign(operands: tuple[Any, ...], out: Any) -> bool:
     return any(library(type(x)) is not None for x in _listed(out))
 
 
+def runner(operands: tuple[Any, ...], out: Any) -> Runner | None:
+    """The library of an operand, or of an array of `out`, that runs calls itself; None if there is none."""
+    for x in (*operands, *_listed(out)):
+        known = None if x.__class__ is np.ndarray else library(type(x))
+        if hasattr(known, "call"):
+            return cast(Runner, known)
+    return None
+
+
 def bare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands of a call that is not run, with arrays of other libraries as those that a kernel would get."""
     if not foreign(operands, None):
@@ -92,6 +103,9 @@ def returned(like: Any, result: Any) -> Any:
 
 def run(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
     """Run a call with arrays of another library; the results are such arrays, or what the caller passed as `out`."""
+    own = runner(operands, out)
+    if own is not None:
+        return own.call(op, operands, scalars, out)
     outs = _listed(out)
     named = {spec.name: x for spec, x in zip(op.signature.inputs, operands, strict=True)}
     tensors.hasten(FAST)

@@ -12,6 +12,7 @@ from trueno.formats import INTERLEAVED, format_of
 from trueno.formats.interleave import interleaved, plain
 from trueno.formats.table import ROWS
 from trueno.hints import blocks_attribute
+from trueno.interop.calls import runner
 
 MOST = np.iinfo(np.intp).max
 """The most elements of an axis of an array."""
@@ -20,10 +21,10 @@ MOST = np.iinfo(np.intp).max
 class QuantizedMatrix:
     """A matrix in blocks of a few bits per element: `bytes` uint8 [rows, bytes per row], `shape`, `format`.
 
-    bytes: the bytes of the matrix as in a GGUF file: a NumPy array, a backend's own uint8 array, or any buffer; it is
-    copied only if necessary.  shape: (rows, elements per row).  format: a name of `trueno.quant.FORMATS` or
-    `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and shape do not agree; DtypeError if
-    `bytes` is not uint8 and not a buffer.
+    bytes: the bytes of the matrix as in a GGUF file: a NumPy array, a backend's own uint8 array, any buffer, or a lazy
+    array, such as Dask's, which stays lazy; it is copied only if necessary.  shape: (rows, elements per row).  format:
+    a name of `trueno.quant.FORMATS` or `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and
+    shape do not agree; DtypeError if `bytes` is not uint8 and not a buffer.
 
     `q @ x` and `x @ q` multiply without decoding the matrix into memory; `q.T` is a view of the same bytes, whose
     products are those of the `_colmajor` ops.  A transpose with other blocks must quantize again, and loses precision:
@@ -130,6 +131,10 @@ class QuantizedMatrix:
         """The bytes in another order, on the same device: those of a device pass through the host."""
         from trueno.dispatch.transfer import numpy, to  # start-up
 
+        if _lazy(self.bytes):
+            raise DeviceError(
+                "QuantizedMatrix: its bytes are lazy, and so are the products; interleave what is in memory"
+            )
         home = registry.owner(type(self.bytes))
         data = move(numpy(self.bytes), format_of(self.format))
         return to(data, home.name) if home else data
@@ -198,7 +203,12 @@ class QuantizedMatrix:
     def __reduce__(self) -> Any:
         from trueno.dispatch.transfer import numpy  # start-up
 
-        return _restored, (numpy(self.bytes), self.shape, self.format, self._columns)
+        return _restored, (
+            self.bytes if _lazy(self.bytes) else numpy(self.bytes),
+            self.shape,
+            self.format,
+            self._columns,
+        )
 
     def __repr__(self) -> str:
         f = format_of(self.format)
@@ -215,9 +225,14 @@ def _restored(data: Any, shape: tuple[int, int], name: str, columns: bool) -> Qu
     return matrix.T if columns else matrix
 
 
+def _lazy(data: Any) -> bool:
+    """Whether bytes belong to a library that runs calls itself."""
+    return runner((data,), None) is not None
+
+
 def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
     """The bytes as [rows, row_bytes]; an error where there are more or fewer."""
-    if registry.owner(type(given)) is not None:
+    if registry.owner(type(given)) is not None or _lazy(given):
         data = given
     elif isinstance(given, np.ndarray):
         data = np.asarray(given)

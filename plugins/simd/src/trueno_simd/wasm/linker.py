@@ -1,9 +1,9 @@
-"""From the object that LLVM writes for wasm32 to a module that runs: what `wasm-ld` does, for one object without imports.
+"""From the object that LLVM writes for wasm32 to a module that runs: what `wasm-ld` does, for one object alone.
 
 An object is a WebAssembly file whose memory, table and stack pointer are imports, and whose numbers that depend on the
-place of data and functions are listed (the sections `linking` and `reloc.*`).  With one object, functions and types keep
-their numbers.  So what remains is to put the data into the memory, the functions that are called by address into the
-table, and these places into code and data.  All such numbers are written with their full width of five bytes.
+place of data and functions are listed (the sections `linking` and `reloc.*`).  With one object, functions and types
+keep their numbers.  So what remains is to put the data into the memory, the functions that are called by address into
+the table, and these places into code and data.  All such numbers are written with their full width of five bytes.
 
 Source: the WebAssembly specification, and its tool conventions, `Linking.md`.
 """
@@ -71,7 +71,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """index: of a function, a global or a segment of data; -1 where it is not in the object.  offset: in the segment."""
+    """index: of a function, a global or a segment of data; -1 for what is not in the object.  offset: in a segment."""
 
     kind: int
     name: str

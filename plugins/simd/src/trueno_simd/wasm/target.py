@@ -1,7 +1,7 @@
 """LLVM's texts for this machine become one object for wasm32 with SIMD of 128 bits.
 
-Pointers have 32 bits there, and kernels hold addresses in 64 of which the upper half is zero.  Nothing in a text depends
-on the machine but the two lines that name it, since no kernel names an instruction (`trueno_simd.llvm.isa.WASM`).
+Pointers have 32 bits there, and kernels hold addresses in 64, of which the upper half is zero.  Nothing in a text
+depends on the machine but the two lines that name it, for no kernel names an instruction (`trueno_simd.llvm.isa.WASM`).
 """
 
 from collections.abc import Iterable, Sequence

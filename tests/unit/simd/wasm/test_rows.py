@@ -1,0 +1,56 @@
+"""Every row op of the table as a kernel of WebAssembly: results within the op's own bound, on operands of every kind."""
+
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="needs numba")
+import trueno
+from trueno.discovery import registry
+from trueno.ops import TABLE
+from trueno.testing import assert_op
+from trueno.testing.case import keywords
+from trueno.testing.cases import grid
+
+from .node import compiled
+
+CALLS = [(op.name, given) for op in TABLE.values() if not op.structured for given in keywords(op)]
+PARTS = 8  # modules, each of which a process compiles
+LENGTH = 67  # whole vectors, and three elements more
+
+
+def part_of(name: str) -> int:
+    return crc32(name.encode()) % PARTS
+
+
+def operands_of(name: str, seed: int) -> tuple[np.ndarray, ...]:
+    return grid(TABLE[name], np.dtype(np.float32), np.random.default_rng([seed, crc32(name.encode())]), LENGTH)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_row_ops(part: int) -> None:
+    seed = int(np.random.default_rng().integers(1 << 30))
+    print("seed", seed)
+    inputs, outputs, values, made = {}, {}, {}, []
+    with trueno.Batch("simd") as batch:
+        for number, (name, given) in enumerate(CALLS):
+            if part_of(name) != part:
+                continue
+            operands: tuple[Any, ...] = operands_of(name, seed)
+            handles = [batch.upload(np.zeros_like(x)) for x in operands]
+            results = getattr(batch, name)(*handles, **given)
+            results = results if isinstance(results, tuple) else (results,)
+            for kind, arrays, known in (("x", handles, inputs), ("y", results, outputs)):
+                known |= {f"{kind}{number}_{i}": handle for i, handle in enumerate(arrays)}
+            values |= {f"x{number}_{i}": x for i, x in enumerate(operands)}
+            made.append((number, name, given, operands, len(results)))
+        assert made, "a part without ops"
+        code = compiled(batch, inputs, outputs)
+    (got,) = code.run(values)
+    assert got["status"] == 0
+    accuracy = registry.load("simd").accuracy
+    for number, name, given, operands, count in made:
+        results = tuple(got[f"y{number}_{k}"] for k in range(count))
+        assert_op(name, operands, results if count > 1 else results[0], accuracy, **given)

@@ -3,10 +3,10 @@
     python -m benchmarks.in_page            # the products of 512, and the first result of a page
     python -m benchmarks.in_page --size 256 --rounds 3
 
-`matmul`: the exported product on one thread, beside loops over typed arrays in plain JavaScript, in the same page, taking
-turns; each keeps its best.  Loops in the order i, k, j, as a careful author writes them, and i, j, k, as in a textbook.
-Each result is compared with float64 first.  `first result`: from the beginning of the navigation to the first result of
-a page, whose files the browser has in its cache.  Needs Chromium, the wgpu backend, and Numba.
+`matmul`: the exported product on one thread, beside loops over typed arrays in plain JavaScript, in the same page.
+They take turns, and each keeps its best.  Loops in the order i, k, j, as a careful author writes them, and i, j, k, as
+in a textbook.  Each result is compared with float64 first.  `first result`: from the beginning of the navigation to the
+first result of a page, whose files the browser has in its cache.  Needs Chromium, the wgpu backend, and Numba.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Every row op of the table as a kernel of WebAssembly: results within the op's own bound, on operands of every kind."""
+"""Every row op of the table as a kernel of WebAssembly: within the op's own bound, on operands of every kind."""
 
 from typing import Any
 from zlib import crc32

@@ -38,6 +38,12 @@ def one_of_each(rng: np.random.Generator) -> list[tuple[str, tuple[Any, ...], di
         ("embedding_lookup", (normal(50, 19), rng.integers(0, 50, 12)), {}),
         ("rope", (normal(5, 3, 16), np.array([0, 1, 7, 4000, 2])), {}),
         ("rope", (normal(5, 3, 16), np.array([0, 1, 7, 4000, 2])), {"style": "interleaved", "dims": 8}),
+        ("batched_matmul", (normal(3, 9, 20), normal(3, 20, 11)), {}),
+        ("convolve2d", (normal(19, 23), normal(3, 5)), {"mode": "same"}),
+        ("convolve2d", (normal(2, 12, 13), normal(4, 2, 3, 3)), {}),
+        ("concatenate", (normal(4, 7), normal(4, 3)), {"axis": -1}),
+        ("outer", (normal(9), normal(14)), {}),
+        ("topk", (normal(3, 50),), {"k": 5}),
         ("attention", (normal(9, 4, 16), normal(12, 2, 16), normal(12, 2, 16)), {"causal": True}),
     ]
 
@@ -50,12 +56,16 @@ def test_structured_ops(rng: np.random.Generator) -> None:
             handles = [batch.upload(np.zeros_like(x)) for x in operands]
             inputs |= {f"x{number}_{i}": handle for i, handle in enumerate(handles)}
             values |= {f"x{number}_{i}": x for i, x in enumerate(operands)}
-            outputs[f"y{number}"] = getattr(batch, name)(*handles, **given)
+            results = getattr(batch, name)(*handles, **given)
+            outputs |= {
+                f"y{number}_{k}": y for k, y in enumerate(results if isinstance(results, tuple) else (results,))
+            }
         code = compiled(batch, inputs, outputs)
     (got,) = code.run(values)
     assert got["status"] == 0
     for number, (name, operands, given) in enumerate(calls):
-        assert_op(name, operands, got[f"y{number}"], **given)
+        results = tuple(got[key] for key in outputs if key.startswith(f"y{number}_"))
+        assert_op(name, operands, results if len(results) > 1 else results[0], **given)
 
 
 def test_chains_and_state(rng: np.random.Generator) -> None:

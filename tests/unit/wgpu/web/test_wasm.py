@@ -162,9 +162,10 @@ def test_indices_out_of_range(page, site):
 def test_an_op_without_a_kernel(site, tmp_path):
     """No part of a folder is left; without `wasm` the page says what it needs (`test_page`)."""
     with trueno.Batch("wgpu") as batch:
-        x = batch.upload(np.ones((3, 8), np.float32))
-        y = batch.convolve2d(x, batch.upload(np.ones((3, 3), np.float32)))
-        with pytest.raises(KernelError, match="convolve2d: no kernel of simd takes this call without Python"):
+        w = batch.upload(trueno.quantize(np.ones((8, 32), np.float32), "q8_0"))
+        x, ids = batch.upload(np.ones((1, 32), np.float32)), batch.upload(np.array([1]))
+        y = batch.quant_experts(w, x, ids, outputs=4)
+        with pytest.raises(KernelError, match="quant_experts: no kernel of simd takes this call without Python"):
             trueno.web.export(batch, tmp_path / "m", inputs={"x": x}, outputs={"y": y}, wasm=True)
     assert not any(tmp_path.iterdir())
 

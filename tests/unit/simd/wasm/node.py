@@ -32,8 +32,8 @@ class Compiled:
     """A batch as a module.  inputs, outputs: the handles, by name."""
 
     module: Any
-    inputs: dict[str, trueno.Handle]
-    outputs: dict[str, trueno.Handle]
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
 
     def run(self, *values: dict[str, Any]) -> list[dict[str, Any]]:
         """The outputs of runs in one memory, one after the other; `status` is what `run()` gave."""

@@ -24,6 +24,7 @@ OPEN = """(async () => {
   return m.engine;
 })()"""
 PROBLEM = "%s.then(() => 'no error', error => `${error.name}: ${error.message}`)"
+NO_GPU = "No available adapters."  # Chromium's own words where a page looks for a GPU, and there is none
 WEBGPU = "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"
 
 
@@ -48,10 +49,16 @@ def page(browser, site) -> Page:
 
 
 @pytest.fixture(scope="module")
-def rows(site, request) -> tuple[np.ndarray, np.ndarray]:
-    """The folder `rows` of the site: a product, a chain, and a state; its constants."""
-    request.getfixturevalue("chosen")
-    rng = np.random.default_rng()
+def exported() -> dict[str, Any]:
+    """What this module's folders were made of, by name: each is compiled once."""
+    return {}
+
+
+@pytest.fixture
+def rows(site, exported, rng) -> tuple[np.ndarray, np.ndarray]:
+    """The folder `rows` of the site, a product, a chain, and a state; its constants."""
+    if "rows" in exported:
+        return exported["rows"]
     w, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((64, 33), 33))
     with trueno.Batch("wgpu") as batch:
         x, total = batch.upload(np.zeros((7, 64), np.float32)), batch.upload(np.zeros((7, 33), np.float32))
@@ -60,6 +67,7 @@ def rows(site, request) -> tuple[np.ndarray, np.ndarray]:
         batch.feed(total, more)
         trueno.web.export(batch, site[0] / "rows", inputs={"x": x, "total": total},
                           outputs={"y": y, "best": batch.argmax(y), "more": more}, wasm=True)  # fmt: skip
+    exported["rows"] = w, bias
     return w, bias
 
 
@@ -88,7 +96,7 @@ def right(page: Page, rows: tuple[np.ndarray, np.ndarray], rng: np.random.Genera
         assert np.abs(np.reshape(got["y"], y.shape) - y).max() < 2e-5 * y.max()
         assert np.abs(np.reshape(got["more"], y.shape) - total).max() < 2e-5 * total.max()
         assert got["best"] == np.reshape(got["y"], y.shape).argmax(1).tolist()
-    assert page.errors == []
+    assert [error for error in page.errors if error != NO_GPU] == []
 
 
 def test_without_webgpu(page, site, rows, rng):

@@ -5,6 +5,7 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 import trueno
+from seeds import fresh_seed
 from trueno.formats import FORMATS, WEIGHTS, decode
 from unit.simd.quant import products
 
@@ -16,7 +17,7 @@ ROWS, BLOCKS, IDS = 21, 2, [3, 20, 0]
 
 @pytest.mark.parametrize("names", GROUPS, ids="+".join)
 def test_products_and_rows(names: tuple[str, ...]) -> None:
-    seed = int(np.random.default_rng().integers(1 << 30))
+    seed = fresh_seed()
     print("seed", seed)
     rng = np.random.default_rng(seed)
     inputs, outputs, values, matrices = {}, {}, {}, {}

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("numba", reason="needs numba")
 import trueno
+from seeds import fresh_seed
 from trueno.errors import KernelError
 from trueno.testing import assert_op
 
@@ -17,7 +18,7 @@ F32 = np.float32
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    seed = int(np.random.default_rng().integers(1 << 30))
+    seed = fresh_seed()
     print("seed", seed)
     return np.random.default_rng(seed)
 

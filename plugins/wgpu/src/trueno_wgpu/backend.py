@@ -145,14 +145,15 @@ class WgpuBackend:
             yield script
 
     def write_page(self, script: Any, folder: Path, inputs: Mapping[str, Array], outputs: Mapping[str, Array],
-                   kept: Sequence[Array]) -> int:  # fmt: skip
+                   kept: Sequence[Array], wasm: Any = None) -> int:  # fmt: skip
         """Write what a web page needs to run a script, into an empty folder; the bytes of constants and weights.
 
         inputs, outputs: the arrays that the page gives and gets.  kept: arrays whose contents count at the start.
+        wasm: the same for pages without a GPU (`trueno.web`), or None.
         """
         from trueno_wgpu.web import folder as files
 
-        return files.write(script, folder, inputs, outputs, kept)
+        return files.write(script, folder, inputs, outputs, kept, wasm)
 
     def synchronize(self) -> int:
         """Wait; return the status bits of this thread's guarded kernels."""

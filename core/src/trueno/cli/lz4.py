@@ -100,6 +100,8 @@ def _read(source: str) -> Array:
     """The bytes of a file, mapped, or of stdin."""
     try:
         if source == "-":
+            if sys.stdin is None:
+                raise FileError("lz4: stdin is closed; give the name of a file, or use a pipe")
             return np.frombuffer(sys.stdin.buffer.read(), np.uint8)
         path = Path(source)
         if not path.is_file() or not path.stat().st_size:
@@ -115,6 +117,8 @@ def _write(source: str, target: str, force: bool, pieces: Iterable[bytes], read:
     read: how many bytes of `total` have been read so far, which the bar shows.
     """
     if target == "-":
+        if sys.__stdout__ is None:  # sys.stdout takes reports to nowhere then
+            raise FileError("lz4: stdout is closed; give the name of a file, or use a pipe")
         if sys.stdout.isatty():
             raise ParameterError("lz4: stdout is a terminal, which does not show bytes; write a file, or use a pipe")
         return sum(sys.stdout.buffer.write(piece) for piece in pieces)

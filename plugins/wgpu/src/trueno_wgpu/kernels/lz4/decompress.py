@@ -123,13 +123,21 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
         if (at < stop) {
             var bytes = 0u;
             if (match_bytes != 0u && at + 4u > match_from) {
-                if (overlaps) {
-                    var place = (max(at, match_from) - match_at) % offset;
-EACH_BYTE                } else {
+                if (!overlaps) {
                     bytes = written_four(at - offset);
                     if (to + offset < stop) {
                         bytes = either(bytes, packed_four(source + at - offset - to), before(at, to + offset));
                     }
+                }
+                // A loop without trips costs nothing on llvmpipe, where a branch that is not taken does.
+                var place = 0u;
+                if (overlaps) { place = (max(at, match_from) - match_at) % offset; }
+                for (var i = select(4u, max(at, match_from) - at, overlaps); i < 4u; i += 1u) {
+                    let from_byte = match_at - offset + place;
+                    var byte = 0u;
+                    if (from_byte < to) { byte = written(from_byte); } else { byte = byte_at(source + from_byte - to); }
+                    bytes |= byte << (8u * i);
+                    place = select(place + 1u, 0u, place + 1u == offset);
                 }
             }
             if (literals != 0u) { bytes = either(packed_four(source + at - to), bytes, before(at, match_from)); }
@@ -152,19 +160,6 @@ EACH_BYTE                } else {
     END
     if (me == 0u) { lengths[row] = select(vec2<u32>(~start, 0xffffffffu), vec2<u32>(op, 0u), verdict == RIGHT); }
 }
-"""
-BYTE = """\
-                    if (at + {i}u >= match_from) {{
-                        let from_byte = match_at - offset + place;
-                        var byte = 0u;
-                        if (from_byte < to) {{
-                            byte = written(from_byte);
-                        }} else {{
-                            byte = byte_at(source + from_byte - to);
-                        }}
-                        bytes |= byte << {shift}u;
-                        place = select(place + 1u, 0u, place + 1u == offset);
-                    }}
 """
 STORE = {True: "atomicStore(&cells[at >> 2u], bytes);", False: "settle(first, at >> 2u, bytes);"}
 END = {
@@ -191,7 +186,6 @@ def shader(shared: bool) -> Shader:
         "FUNCTIONS": "\n".join(functions),
         "BASE": "first & 3u" if shared else "first",
         "BARRIER": "workgroupBarrier();" if shared else "storageBarrier();",
-        "EACH_BYTE": "".join(BYTE.format(i=i, shift=8 * i) for i in range(4)),
         "STORE": STORE[shared],
         "END": END[shared],
         "CELLS": cells,

@@ -10,11 +10,11 @@ Source: Y. Collet, LZ4's fast compressor, for the table and the growing step.
 from trueno_simd.kernels.lz4.decode import LEAST
 from trueno_simd.kernels.lz4.places import agreeing, load1, load2, load4, load8, store2
 from trueno_simd.kernels.lz4.sequence import (
-    BITS,
+    HASH_BITS,
     LAST_END,
     LAST_START,
-    SHORT,
     SHORTEST,
+    TABLE,
     put_last,
     put_sequence,
 )
@@ -22,15 +22,14 @@ from trueno_simd.kernels.tile import clear
 from trueno_simd.llvm.jit import inner, outer
 
 PATIENCE = 6  # 2^6 misses make the step longer by one
-LONG_BITS = 13  # of a long page's hashes
-ROOM = 2 << LONG_BITS
+ROOM = TABLE
 PRIME = 889523592379  # of 40 bits, as what is hashed has; the one of LZ4
 
 
 @inner
-def hashed(word, bits):
+def hashed(word):
     """A table's index for the first 5 of 8 bytes: where 4 are equal it is mostly chance, and not worth a sequence."""
-    return (((word << 24) * PRIME) >> (64 - bits)) & ((1 << bits) - 1)
+    return (((word << 24) * PRIME) >> (64 - HASH_BITS)) & ((1 << HASH_BITS) - 1)
 
 
 @outer
@@ -41,13 +40,12 @@ def encode(source, page, target, table):
     """
     if page < SHORTEST:
         return 0
-    bits = BITS if page <= SHORT else LONG_BITS
-    clear(table, 2 << bits)
+    clear(table, TABLE)
     end, limit = source + page, target + page
     last = end - LAST_START
     literals, at, out, misses = source, source + 1, target, 1 << PATIENCE
     while at <= last:
-        place = table + 2 * hashed(load8(at), bits)
+        place = table + 2 * hashed(load8(at))
         match = source + load2(place)
         store2(place, at - source)
         if load4(match) != load4(at):
@@ -64,6 +62,6 @@ def encode(source, page, target, table):
             return 0
         at = literals = stop
         if at <= last:
-            store2(table + 2 * hashed(load8(at - 2), bits), at - 2 - source)
+            store2(table + 2 * hashed(load8(at - 2)), at - 2 - source)
         misses = 1 << PATIENCE
     return put_last(target, out, page, literals, end)

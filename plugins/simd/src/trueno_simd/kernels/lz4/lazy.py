@@ -10,10 +10,9 @@ Source: the lazy evaluation and hash chains of RFC 1951, section 4.
 from trueno_simd.kernels.lz4.decode import LEAST
 from trueno_simd.kernels.lz4.places import agreeing, load1, load2, load4, store2
 from trueno_simd.kernels.lz4.sequence import (
-    BITS,
+    HASH_BITS,
     LAST_END,
     LAST_START,
-    SHORT,
     SHORTEST,
     put_last,
     put_sequence,
@@ -24,7 +23,8 @@ from trueno_simd.llvm.jit import inner, outer
 WINDOW = 1 << 14  # positions in the chains' table
 DEPTH = 16  # candidates that are looked at
 PATIENCE = 8  # 2^8 misses make the step longer by one
-LONG_BITS = 14  # of a long page's hashes
+SHORT = 4096  # bytes of the longest page with a table of 2^HASH_BITS hashes, as clearing a larger one takes time
+LONG_BITS = 14  # of a longer page's, whose chains would be long otherwise
 ROOM = (2 << LONG_BITS) + 2 * WINDOW
 PRIME = 2654435761  # 2^32 over the golden ratio, for Knuth's multiplicative hash
 
@@ -70,7 +70,7 @@ def encode_lazily(source, page, target, table):
     """As `encode`."""
     if page < SHORTEST:
         return 0
-    bits = BITS if page <= SHORT else LONG_BITS
+    bits = HASH_BITS if page <= SHORT else LONG_BITS
     clear(table, 2 << bits)
     chain = table + (2 << bits)
     end, limit = source + page, target + page

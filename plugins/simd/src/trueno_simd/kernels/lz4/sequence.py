@@ -1,4 +1,4 @@
-"""What both compressors share: the size of a short page's table, the format's limits, and how a sequence is written.
+"""What both compressors share: the size of the table, the format's limits, and how a sequence is written.
 
 A block that would not be smaller than its page is not wanted (the page is stored as it is), so a writer gives up as
 soon as that is certain, and no block is ever longer than the page's own room.
@@ -8,8 +8,8 @@ from trueno_simd.kernels.lz4.decode import LEAST, LONG
 from trueno_simd.kernels.lz4.places import copy16, copy_exactly, copy_wildly, store1, store2
 from trueno_simd.llvm.jit import inner
 
-SHORT = 4096  # bytes of the longest page whose positions a table of 2^BITS hashes holds well
-BITS = 12  # 2 bytes per hash: clearing a larger table would take longer than a short page gains by it
+HASH_BITS = 12
+TABLE = 2 << HASH_BITS  # bytes: a position of 16 bits for each hash
 SHORTEST = 13  # bytes of the shortest page with a match
 LAST_START, LAST_END = 12, 5  # bytes at the end in which no match begins, and none ends
 

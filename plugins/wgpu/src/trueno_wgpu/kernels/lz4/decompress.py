@@ -129,16 +129,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
                         bytes = either(bytes, packed_four(source + at - offset - to), before(at, to + offset));
                     }
                 }
-                // A loop without trips costs nothing on llvmpipe, where a branch that is not taken does.
                 var place = 0u;
                 if (overlaps) { place = (max(at, match_from) - match_at) % offset; }
-                for (var i = select(4u, max(at, match_from) - at, overlaps); i < 4u; i += 1u) {
-                    let from_byte = match_at - offset + place;
-                    var byte = 0u;
-                    if (from_byte < to) { byte = written(from_byte); } else { byte = byte_at(source + from_byte - to); }
-                    bytes |= byte << (8u * i);
-                    place = select(place + 1u, 0u, place + 1u == offset);
-                }
+                let own = select(4u, max(at, match_from) - at, overlaps);  // the first byte, of four, of such a match
+                REPEAT
             }
             if (literals != 0u) { bytes = either(packed_four(source + at - to), bytes, before(at, match_from)); }
             if (at < to) { bytes = either(atomicLoad(&CELLS[at >> 2u]), bytes, before(at, to)); }
@@ -161,6 +155,20 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
     if (me == 0u) { lengths[row] = select(vec2<u32>(~start, 0xffffffffu), vec2<u32>(op, 0u), verdict == RIGHT); }
 }
 """
+BYTE = """\
+{
+                    let from_byte = match_at - offset + place;
+                    var byte = 0u;
+                    if (from_byte < to) { byte = written(from_byte); } else { byte = byte_at(source + from_byte - to); }
+                    bytes |= byte << (8u * i);
+                    place = select(place + 1u, 0u, place + 1u == offset);
+                }"""
+REPEAT = {
+    # A loop without trips costs nothing on llvmpipe, where a branch that is not taken does; but with loops in each turn
+    # a long page could have more trips than it allows.
+    True: f"for (var i = own; i < 4u; i += 1u) {BYTE}",
+    False: "\n                ".join(f"if (own <= {i}u) {BYTE.replace('* i)', f'* {i}u)')}" for i in range(4)),
+}
 STORE = {True: "atomicStore(&cells[at >> 2u], bytes);", False: "settle(first, at >> 2u, bytes);"}
 END = {
     True: """\
@@ -186,6 +194,7 @@ def shader(shared: bool) -> Shader:
         "FUNCTIONS": "\n".join(functions),
         "BASE": "first & 3u" if shared else "first",
         "BARRIER": "workgroupBarrier();" if shared else "storageBarrier();",
+        "REPEAT": REPEAT[shared],
         "STORE": STORE[shared],
         "END": END[shared],
         "CELLS": cells,

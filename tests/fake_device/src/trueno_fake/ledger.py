@@ -13,7 +13,8 @@ class Ledger:
     a batch, which is one submit; batching: batches that are open now.  replays: of what
     was recorded.  copies: inside the device.
     bytes_up, bytes_down: over the link.  peak_bytes: the most that was live at once since the last `reset`.
-    user: a number for whoever counts now; buffers of an earlier one are not counted when they go (`serve_another`).
+    user: the number of the test that counts now; buffers of an earlier one are not counted when they go
+    (`serve_another`).
     """
 
     uploads: int = 0

@@ -14,6 +14,7 @@ from trueno.gguf.conversion import convert, importance
 from trueno.gguf.file import File, Metadata, Tensor, open  # noqa: A004 - as gzip and zipfile name theirs
 from trueno.gguf.recipe import RECIPES, tensor_format
 from trueno.gguf.writing import write
+from trueno.hints import member
 
 __all__ = ["RECIPES", "File", "Metadata", "Tensor", "convert", "importance", "open", "tensor_format", "write"]
 

@@ -11,6 +11,7 @@ It needs the packages lz4 and xxhash (`pip install 'trueno[lz4]'`).  `trueno lz4
 
 from typing import TYPE_CHECKING, NoReturn
 
+from trueno.hints import member
 from trueno.lz4.file import File, open  # noqa: A004 - as gzip and zipfile name theirs
 from trueno.lz4.pages import Pages, compress_pages, decompress_pages
 from trueno.lz4.reading import decompress

@@ -94,8 +94,9 @@ def _floors(path: str) -> dict[str, str]:
     except OSError:  # a file that is gone
         return {}
     floors = {}
-    for node in (module, *(node for node in module.body if isinstance(node, ast.FunctionDef))):
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    for name, node in [("", module), *((node.name, node) for node in functions)]:
         match = FLOOR.search(ast.get_docstring(node) or "")
         if match:
-            floors["" if isinstance(node, ast.Module) else node.name] = " ".join(match[1].split())
+            floors[name] = " ".join(match[1].split())
     return floors

@@ -21,7 +21,7 @@ GENERATED = ROOT / "docs/reference/ops"
 """The pages of the ops: test_generated.py runs their examples, on the reference."""
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("plugins/*/README.md")),
          *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != GENERATED)]  # fmt: skip
-ON_A_GPU = {"gpu-anywhere-wgpu.md", "in-the-browser.md", "wgpu"}
+ON_A_GPU = {"gpu-anywhere-wgpu.md", "in-the-browser.md", "live", "wgpu"}
 """Pages, or their folders, whose programs need an adapter for WebGPU: a GPU's, or software's."""
 
 

@@ -133,6 +133,8 @@ class DeviceContext:
         if self._closed:
             return
         self._closed = True
+        if not sync_available():  # a page may not wait; its arrays stay valid
+            return
         if not registry.entries()[self._name].reason:  # a lost device has nothing to wait for
             with wrapping_errors("close", self.name):
                 self._backend.synchronize()
@@ -251,8 +253,9 @@ def device(name: str) -> DeviceContext:
 def sync_available() -> bool:
     """Whether a call may block here until a device is done.
 
-    False in a browser (Emscripten), which has one thread and cannot stop it: there, await `trueno.aio`.  True
-    elsewhere, also inside an event loop: a call then works, and blocks the loop as long as it runs.
+    False in a page (Pyodide), whose one thread must not stop, unless the browser has JavaScript Promise Integration and
+    the code was started asynchronously, as by `runPythonAsync`: where it is False, await `trueno.aio`.  True elsewhere,
+    also inside an event loop: a call then works, and blocks the loop as long as it runs.
     """
     platform: str = sys.platform
     if platform != "emscripten":

@@ -10,7 +10,7 @@ from threading import local
 from time import perf_counter
 from typing import Any
 
-from trueno.aio import threads
+from trueno.aio import threads, turns
 from trueno.aio.inline import PROMISE, kind
 from trueno.border import refused
 from trueno.dispatch.function import function
@@ -53,7 +53,7 @@ async def away(run: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any
     """
     if not threads.possible():
         await asyncio.sleep(0)
-        return run(*args, **kw)
+        return await turns.run(run, args, kw)
     loop = asyncio.get_running_loop()
     work = threads.submit(copy_context().run, run, *args, **kw)
     try:

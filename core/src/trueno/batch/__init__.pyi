@@ -48,6 +48,8 @@ class Batch:
     def read(self, h: Handle, out: _Foreign) -> _Foreign: ...
     def fetch(self, h: Handle) -> Callable[[], Any]:
         """Begin to read a handle's array, and return the function that waits for it and returns it."""
+    async def read_async(self, h: Handle) -> Any:
+        """`read` while the event loop stays free; in a page (Pyodide) the way to read where calls may not wait."""
 
     def relu(self, x: Handle | Number) -> Handle:
         """max(x, 0)."""

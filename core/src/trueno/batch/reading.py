@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from trueno.aio import turns
+from trueno.aio.calls import away
 from trueno.batch.alone import Alone
 from trueno.batch.counts import Tally
 from trueno.batch.graph import Graph
@@ -80,6 +82,25 @@ class Reading:
             self._tally.downloads += 1
             self._tally.bytes += array.nbytes
         return begun
+
+    async def read_async(self, h: Handle) -> Any:
+        """`read` while the event loop stays free; in a page (Pyodide) the way to read where calls may not wait.
+
+        Nothing else may use the batch until then: BatchError.
+        """
+        v = self._value("read_async", "h", h)
+        with self._alone("read_async"):
+            array, backend = self._found(v), self._uploads.backend()
+            if backend is None:
+                result = np.array(array)
+            elif turns.waits():
+                with wrapping_errors("read_async", backend.name):
+                    result = await away(transfer.download, (backend, array, None, "Batch"), {}, keep=True)
+            else:
+                result = await turns.read(array, "read_async")
+            self._tally.downloads += 1
+            self._tally.bytes += result.nbytes
+        return result if result.ndim else result[()]
 
     def _found(self, v: int) -> Any:
         value = self._graph.values[v]

@@ -6,6 +6,7 @@ from weakref import ref
 
 import numpy as np
 
+from trueno.aio.turns import waits
 from trueno.batch.alone import BUSY, Alone
 from trueno.batch.counts import Counts, Tally
 from trueno.batch.graph import Graph, Number
@@ -278,13 +279,14 @@ class Batch(Reading):
     async def execute_async(self) -> None:
         """Run the recorded ops in a worker thread, so that the event loop continues.
 
+        In a page without threads, where calls may not wait, only `read_async` waits.
         After a cancellation it waits for the kernel that runs, and only then raises: the batch can be executed again or
         closed.
         """
         self._open("execute_async")
         if not self._busy.acquire(False):
             raise BatchError(f"execute_async: {BUSY}")
-        await later(lambda given_up: self._execute(lambda: self._closed or given_up()), self._free)
+        await later(lambda given_up: self._execute(lambda: self._closed or given_up(), waits()), self._free)
 
     def _execute(self, stopped: Any, wait: bool = True) -> None:
         self._open("execute")

@@ -5,7 +5,7 @@ process is here in its simplest form: Python's lock is none, and the thread pool
 which WebAssembly lacks and other targets take from the C library, is computed in float64: the product is exact
 there, and a sum that is not gets an odd last bit, so that rounding it to float32 is as good as rounding once.
 
-Source of that: Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd.
+Source: Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Ops on blocks as kernels of WebAssembly, in every format: float64 products of what the bytes stand for."""
+"""Ops on blocks as kernels of WebAssembly, whatever the format: float64 products of what the bytes stand for."""
 
 import numpy as np
 import pytest
@@ -11,15 +11,16 @@ from unit.simd.quant import products
 
 from .node import compiled
 
-GROUPS = [WEIGHTS[at::3] for at in range(3)]  # a module of each
+DRAWN = 2
+"""Formats that a run of the test draws: three kernels of each, which take a process seconds."""
 ROWS, BLOCKS, IDS = 21, 2, [3, 20, 0]
 
 
-@pytest.mark.parametrize("names", GROUPS, ids="+".join)
-def test_products_and_rows(names: tuple[str, ...]) -> None:
+def test_products_and_rows() -> None:
     seed = fresh_seed()
     print("seed", seed)
     rng = np.random.default_rng(seed)
+    names = [WEIGHTS[i] for i in rng.permutation(len(WEIGHTS))[:DRAWN]]
     inputs, outputs, values, matrices = {}, {}, {}, {}
     with trueno.Batch("simd") as batch:
         ids = batch.upload(np.array(IDS))

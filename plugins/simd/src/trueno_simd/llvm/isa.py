@@ -21,7 +21,7 @@ from trueno_simd.llvm import target
 X86 = ("sse2", "avx", "avx2", "avx512")  # each includes the ones before it
 LEVELS = (*X86, "neon")  # the allowed values of TRUENO_MAX_ISA
 GENERIC = "generic"  # neither x86 nor ARM: LLVM vectorizes as it likes, no kernel names an instruction
-WASM = "wasm"  # WebAssembly's 128 bits, for which a process of its own compiles (`trueno_simd.wasm`); no instruction
+WASM = "wasm"  # WebAssembly's 128 bits, for which a child process compiles (`trueno_simd.wasm`); no instruction
 
 VARIABLE = "TRUENO_MAX_ISA"
 

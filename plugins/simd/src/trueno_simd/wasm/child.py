@@ -30,7 +30,7 @@ def _written(request: dict[str, Any]) -> str:
     from trueno_simd.door.sequence import resolve
     from trueno_simd.wasm import target
     from trueno_simd.wasm.linker import LinkError, link
-    from trueno_simd.wasm.program import ENTRY, Program, Unfit, quoted
+    from trueno_simd.wasm.program import ENTRY, LIBRARY, Program, Unfit, quoted
 
     memory = np.asarray(np.memmap(request["memory"], np.uint8, "r+"))
     base, stack = request["base"], request["base"]
@@ -58,7 +58,7 @@ def _written(request: dict[str, Any]) -> str:
         room = max(room, need)
     declarations = [_declaration(text, quoted(symbol)) for symbol, text in texts.items()]
     try:
-        data = target.compiled(texts.values(), texts, program.text(declarations), [ENTRY])
+        data = target.compiled(texts.values(), texts, program.text(declarations), (ENTRY, *LIBRARY))
         module = link(data, (ENTRY,), program.scratch + room, stack)
     except LinkError as error:
         return str(error)

@@ -1,8 +1,11 @@
 """The function that a page calls: every kernel with its arguments, in order, as LLVM's text.
 
-Where arrays are in memory is known beforehand, so that all arguments are constants.  What kernels expect of the process
-that they run in on a host, Python's lock and the words of the thread pool, is here in its simplest form: no lock, and
-no worker.
+Where arrays are in memory is known beforehand, so that all arguments are constants.  What kernels expect of a host's
+process is here in its simplest form: Python's lock is none, and the thread pool has no worker.  A fused multiply-add,
+which WebAssembly lacks and other targets take from the C library, is computed in float64: the product is exact
+there, and a sum that is not gets an odd last bit, so that rounding it to float32 is as good as rounding once.
+
+Source: Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd.
 """
 
 import re
@@ -18,11 +21,39 @@ from trueno_simd.threads.words import WORDS
 
 Array = np.ndarray[Any, Any]
 ENTRY = "run"
+LIBRARY = ("fmaf",)
+"""Functions that LLVM calls by name for what it cannot translate, so that they must not be hidden from it."""
 HOST = f"""
 @trueno_pool = constant [{8 * WORDS} x i8] zeroinitializer, align 64
 define i64 @PyEval_SaveThread() {{ ret i64 0 }}
 define void @PyEval_RestoreThread(i64) {{ ret void }}
 define void @PyErr_SetInterrupt() {{ ret void }}
+define float @fmaf(float %a, float %b, float %c) {{
+  %x = fpext float %a to double
+  %y = fpext float %b to double
+  %z = fpext float %c to double
+  %product = fmul double %x, %y
+  %sum = fadd double %product, %z
+  %of_z = fsub double %sum, %product
+  %of_product = fsub double %sum, %of_z
+  %lost = fsub double %product, %of_product
+  %also_lost = fsub double %z, %of_z
+  %error = fadd double %lost, %also_lost
+  %inexact = fcmp one double %error, 0.0
+  %bits = bitcast double %sum to i64
+  %last = and i64 %bits, 1
+  %even = icmp eq i64 %last, 0
+  %moves = and i1 %inexact, %even
+  %up = fcmp ogt double %error, 0.0
+  %positive = icmp sge i64 %bits, 0
+  %inwards = xor i1 %up, %positive
+  %step = select i1 %inwards, i64 -1, i64 1
+  %neighbour = add i64 %bits, %step
+  %odd = select i1 %moves, i64 %neighbour, i64 %bits
+  %wide = bitcast i64 %odd to double
+  %rounded = fptrunc double %wide to float
+  ret float %rounded
+}}
 """
 
 
@@ -102,4 +133,4 @@ def quoted(symbol: str) -> str:
     return '"' + "".join(c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\{ord(c):02X}" for c in symbol) + '"'
 
 
-__all__ = ["ENTRY", "Program", "Unfit", "quoted"]
+__all__ = ["ENTRY", "LIBRARY", "Program", "Unfit", "quoted"]

@@ -18,7 +18,7 @@ def compiled(texts: Iterable[str], kernels: Iterable[str], program: str, entries
     """The object of a program with the kernels that it calls.
 
     texts: of the kernels; kernels: their names, none of which is put into the program.  entries: functions that stay
-    callable from outside.  LinkError where this LLVM was built without WebAssembly.
+    callable by name.  LinkError where this LLVM was built without WebAssembly.
     """
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

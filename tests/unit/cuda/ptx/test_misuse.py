@@ -1178,7 +1178,7 @@ def python_round(k, x, h, n, eps):
     round(eps)
 
 
-@misuse("shared_1 is written after a read with no k.sync.. between; .* takes an atomic: shared_1.reduce")
+@misuse("shared_1 is written after a read with no k.sync.. between.* takes an atomic: shared_1.reduce")
 def histogram_without_atomics(k, x, h, n, eps):
     mine = k.shared(u32, 64)
     mine.store(k.lane, mine.load(k.lane) + 1)

@@ -129,7 +129,7 @@ class Runs(Declarations):
         at.jump(start)
 
     def first(self, start: int, piece: str, name: str, listed: str) -> str:
-        """Read what a piece begins with where that is no name that is known: the rest of the piece, "" for none.
+        """Read what a piece begins with, if its first word is not a known name: the rest of the piece, "" for none.
 
         It is a guarded instruction, a label, a place in the source, or a new name, which is noted and left.
         name, listed: the first word and what is behind it.  Raises LookupError, ValueError, AttributeError for others.

@@ -1,7 +1,8 @@
 # Every habit is a target.  Needs Python 3.11 or newer, pip and make; all it installs goes into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda
+PYODIDE := 314.0.7
+PARTS := core plugins/scalar plugins/simd plugins/wgpu plugins/cuda plugins/dask
 ARGS ?=
 # All tests together are worth a process a core; each takes a gigabyte, so four at most.  A selection runs in one, which
 # starts at once and can be debugged; ARGS="-n 2 -k softmax" if it is large.
@@ -14,7 +15,7 @@ WORKERS = $(if $(ARGS),,$(PARALLEL))
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | awk -F'\t' '{printf "  %-9s %s\n", $$1, $$2}'
 
-setup: .venv/dev  ## Install the packages (editable) and every tool into .venv
+setup: .venv/dev .venv/npm/pyodide-$(PYODIDE)  ## Install the packages (editable) and every tool into .venv
 
 demo: .venv/packages  ## Run every op on the best backend and compare with NumPy
 	$(BIN)/trueno demo $(ARGS)
@@ -83,6 +84,13 @@ clean:  ## Remove what was built (.venv stays)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -e "./core[cli]" $(patsubst %,-e ./%,$(filter plugins/%,$(PARTS)))
 	touch $@
+
+# Python for pages, which tests start in Chromium.  Where npm is missing or fails, they are skipped, and setup goes on.
+.venv/npm/pyodide-$(PYODIDE): | .venv/packages
+	@mkdir -p $(@D)
+	@{ npm install --silent --no-audit --no-fund --ignore-scripts --no-save --fetch-retries 2 --fetch-timeout 60000 \
+	    --prefix $(@D) pyodide@$(PYODIDE) >/dev/null 2>&1 && touch $@; } \
+	    || echo "npm could not install pyodide $(PYODIDE): the tests that run Python in a page are skipped"
 
 .venv/dev: pyproject.toml .venv/packages
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"  # the first that knows dependency groups

@@ -24,7 +24,7 @@ GRID = "ratio, better peer, our time ⌊in floors⌋"
 REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
 SINGLE = (
     "startup", "batch", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles",
-    "rust", "wgpu", "cuda", "engine_cuda", "lz4_gpu",
+    "rust", "ptx", "wgpu", "cuda", "engine_cuda", "lz4_gpu",
 )  # fmt: skip
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "language", "quant", "lz4", "engine")
@@ -42,6 +42,8 @@ def figure(record: Record) -> str:
             return duration(record.value)
         case "counts":
             return record.peer
+        case "MB/s":
+            return f"{record.value:.1f} MB/s"
         case "tok/s":
             return f"{record.value:.0f} tok/s"
         case "bytes":

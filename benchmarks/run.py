@@ -8,7 +8,8 @@ from pathlib import Path
 
 GROUPS = (
     "startup", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles", "rust",
-    "structured", "language", "rows", "elementwise", "reductions", "batch", "quant", "lz4", "engine", "wgpu",
+    "structured", "language", "rows", "elementwise", "reductions", "batch", "ptx", "quant", "lz4", "engine", "dask",
+    "wgpu",
     "cuda", "engine_cuda", "lz4_gpu", "regret",
 )  # fmt: skip
 

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import ROWS, door, engine, functions, general, lz4, quartiles, text, wgpu
+from benchmarks.rows import ROWS, door, engine, functions, general, lz4, ptx, quartiles, text, wgpu
 from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.regret_gpu import HOST, THERE
 from benchmarks.rows.rust import PUBLISHED_NS
 from benchmarks.rows.structured import MATMUL as MATMUL_SIZES
 from benchmarks.targets_cuda import cuda_verdicts, engine_verdicts, lz4_verdicts
+from benchmarks.targets_dask import dask_verdicts
 from benchmarks.timing import OURS, geometric_mean, median
 from benchmarks.verdict import Verdict, times
 from benchmarks.verdict import missing as _missing
@@ -210,6 +211,16 @@ def _alone(records: Sequence[Record]) -> list[Verdict]:
     ]  # fmt: skip
 
 
+def _ptx(records: Sequence[Record]) -> list[Verdict]:
+    return [
+        *(_one(records, ("ptx", "parse", producer), f"parse PTX of {producer}", f"≥ {ptx.PARSED / 1e6:g} MB/s",
+               lambda v: f"{v:.1f} MB/s", lambda v: v >= ptx.PARSED / 1e6)
+          for producer in (*ptx.PRODUCERS, ptx.OWN, ptx.ALL)),
+        *(_one(records, ("ptx", "judge", producer), f"all rules on an entry of {producer}", f"≤ {duration(ptx.JUDGED)}",
+               duration, lambda v: v <= ptx.JUDGED) for producer in (*ptx.PRODUCERS, ptx.OWN)),
+    ]  # fmt: skip
+
+
 def _guards(records: Sequence[Record]) -> Verdict:
     row, target = (
         "guard for NaN and Inf: geometric mean of on over off, simd, a million elements",
@@ -357,6 +368,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_geomeans(records),
         *(v for v in many if v not in structured),
         *_alone(records),
+        *_ptx(records),
         *_in_place(records),
         _guards(records),
         _threads(records),
@@ -366,6 +378,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *_quant(records),
         *_lz4(records),
         *_engine(records),
+        *dask_verdicts(records),
         *_wgpu(records),
         *cuda_verdicts(records),
         *engine_verdicts(records),

@@ -11,7 +11,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # a script is found without the folder above its own
 
-from docs.writing import contract, ops, ptx, tables  # noqa: E402
+from docs.writing import contract, kernels, ops, ptx, tables  # noqa: E402
 
 PAGES = {
     **ops.pages(),
@@ -20,6 +20,7 @@ PAGES = {
     "reference/events.md": tables.events_page,
     "reference/manifest.md": tables.manifest_page,
     "reference/backend.md": contract.backend_page,
+    "reference/cuda-kernels.md": kernels.kernels_page,
     "reference/ptx-builder.md": ptx.builder_page,
     "reference/gates.md": tables.gates_page,
     "reference/findings.md": ptx.findings_page,

@@ -21,6 +21,7 @@ def backend_page() -> str:
         "BindableKernel",
         "CompiledKernel",
         "Recording",
+        "AwaitedBackend",
     ):
         parts.append(f"\n## {name}\n\n{inspect.getdoc(getattr(backend, name))}\n")
         parts += [f"\n**`{call}`**\n\n{doc}\n" for call, doc in members(name)]

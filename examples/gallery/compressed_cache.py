@@ -38,9 +38,9 @@ cold, saved = {}, []
 for layer in range(LAYERS):
     for what, memory in zip(("keys", "values"), cache.pages(layer), strict=True):
         for talk in range(1, TALKS):
-            packed = trueno.lz4.compress_pages(memory.bytes[talk].reshape(-1, PAGE))
+            packed = trueno.lz4.compress_pages(memory.bytes[talk].reshape(-1, PAGE)).compact()
             cold[layer, what, talk] = packed
-            saved.append((layer, what, talk, packed.length, packed.nbytes))
+            saved.append((layer, what, talk, packed.length, packed.packed.nbytes))
             memory.bytes[talk] = 0  # another conversation could have the memory now
 
 whole, small = (sum(row[k] for row in saved) for k in (3, 4))

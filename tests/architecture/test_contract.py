@@ -1,4 +1,4 @@
-"""A plugin's code imports `trueno.backend` and `trueno.errors` alone, and what that lists is what its modules have."""
+"""A backend's code imports `trueno.backend` and `trueno.errors` alone, and what that lists is what its modules have."""
 
 import ast
 import subprocess
@@ -12,7 +12,11 @@ from trueno.cli.new_backend import templates
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = {"trueno.backend", "trueno.errors"}
-PLUGINS = [*(ROOT / "plugins").glob("*/src"), *(ROOT / "examples").glob("plugin_*/src"), ROOT / "tests/fake_device/src"]
+PLUGINS = [
+    *(path.parents[1] for path in (ROOT / "plugins").glob("*/src/*/backend.toml")),
+    *(ROOT / "examples").glob("plugin_*/src"),
+    ROOT / "tests/fake_device/src",
+]
 CHAOS = ROOT / "tests/chaos"
 DELIBERATE = CHAOS / "src/trueno_chaos/circular.py"  # a plugin that uses the whole of trueno while trueno loads it
 

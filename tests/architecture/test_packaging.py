@@ -67,9 +67,23 @@ def test_minors_are_in_lockstep():
 
 
 def test_extras():
-    assert set(EXTRAS) == {"scalar", "simd", "wgpu", "cuda", "cuda12", "cuda13", "cli", "gguf", "lz4", "plot", "all"}
+    assert set(EXTRAS) == {
+        "scalar",
+        "simd",
+        "wgpu",
+        "cuda",
+        "cuda12",
+        "cuda13",
+        "dask",
+        "cli",
+        "gguf",
+        "lz4",
+        "plot",
+        "all",
+    }
     assert EXTRAS["cuda"] == EXTRAS["cuda13"]
     assert EXTRAS["all"] == [r for extra in ("scalar", "simd", "wgpu", "cli", "gguf", "lz4") for r in EXTRAS[extra]]
+    assert EXTRAS["dask"] == ["trueno-dask>=0.2,<0.3", *PROJECTS["trueno-dask"]["optional-dependencies"]["distributed"]]
     for extra in ("scalar", "simd", "wgpu"):
         assert [r.startswith(f"trueno-{extra}>") for r in EXTRAS[extra]] == [True]
 
@@ -83,7 +97,13 @@ def test_cuda_extras_are_the_plugin_and_its_own_extra():
     assert EXTRAS["cuda13"][1:] == own["cu13"]
 
 
-@pytest.mark.parametrize("plugin", PLUGINS)
+def test_only_dask_is_no_backend():
+    assert {p for p in PLUGINS if "trueno.backends" not in PROJECTS[f"trueno-{p}"]["entry-points"]} == {"dask"}
+    ((module, value),) = PROJECTS["trueno-dask"]["entry-points"]["trueno.arrays"].items()
+    assert (module, value) == ("dask", "trueno_dask.library")
+
+
+@pytest.mark.parametrize("plugin", [p for p in PLUGINS if p != "dask"])
 def test_entry_points_name_manifests(plugin):
     points = PROJECTS[f"trueno-{plugin}"]["entry-points"]["trueno.backends"]
     assert plugin in points

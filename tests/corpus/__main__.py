@@ -85,7 +85,9 @@ def write(given: argparse.Namespace) -> int:
     given.into.mkdir(parents=True, exist_ok=True)
     if given.action == "compile":
         for name, text, _ in correct_texts(given.arches.split(","), given.options.split(",")):
-            given.into.joinpath(f"{name}.ptx").write_text(text, "utf-8")
+            path = given.into / f"{name}.ptx"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
         return 0
     labels = []
     for number, one in enumerate(map(confirmed, drawn(given))):

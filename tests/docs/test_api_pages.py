@@ -55,3 +55,22 @@ def test_every_error_is_on_the_page_of_errors():
     assert set(re.search(r"members: \[(.*)\]", text)[1].split(", ")) == {
         name for name in dir(trueno) if isinstance(one := getattr(trueno, name), type) and issubclass(one, Exception)
     }
+
+
+def test_listed_members_are_described_from_the_source():
+    """mkdocstrings reads a stub where it defines a class again: one line of each docstring, none of overloads."""
+    griffe = pytest.importorskip("griffe", reason="mkdocstrings brings it: pip install --group docs")
+    root = griffe.load("trueno", search_paths=[Path(trueno.__file__).parents[1]])
+    pages = "".join(p.read_text("utf-8") for p in sorted(PAGES.glob("*.md")))
+    listed = re.findall(r"^::: trueno\.([\w.]+)\n    options:\n(?:      .*\n)*?      members: \[(.*)\]", pages, re.M)
+    assert len(listed) > 3
+    for path, names in listed:
+        lacking = [name for name in names.split(", ") if not _text(root[path], name)]
+        assert lacking == [], path
+    whole = trueno.Batch.upload.__doc__.split()
+    assert _text(root["batch.record.Batch"], "upload").split() == whole and len(whole) > 40
+
+
+def _text(owner, name):
+    found = owner.all_members.get(name)
+    return found.docstring.value if found is not None and found.docstring else ""

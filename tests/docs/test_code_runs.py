@@ -1,6 +1,7 @@
 """What documentation shows is run: examples, and the Python blocks of README and pages, whose outputs are compared."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,11 +15,13 @@ from docs.writing.outputs import BLOCK, differences, snippets, written
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+ON_CUDA = sorted({*(ROOT / "examples/cuda").glob("*.py")} - {ROOT / "examples/cuda/measure.py"})
+"""Programs that take a GPU, or else the emulator; what they share is not a program."""
 GENERATED = ROOT / "docs/reference/ops"
 """The pages of the ops: test_generated.py runs their examples, on the reference."""
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("plugins/*/README.md")),
          *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != GENERATED)]  # fmt: skip
-ON_A_GPU = {"gpu-anywhere-wgpu.md", "in-the-browser.md", "wgpu"}
+ON_A_GPU = {"gpu-anywhere-wgpu.md", "in-the-browser.md", "live", "wgpu"}
 """Pages, or their folders, whose programs need an adapter for WebGPU: a GPU's, or software's."""
 
 
@@ -48,6 +51,14 @@ def test_example_runs(path: Path) -> None:
     done = run(path.read_text("utf-8"))
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.parametrize("path", ON_CUDA, ids=lambda p: p.stem)
+def test_example_of_cuda_runs(path: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.match(r"on |there is no GPU to watch|driver ", done.stdout), "it does not say where it runs"
+    assert done.stdout.count(" allowed: right") >= 1 or path.stem == "cuda_monitor"
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,32 @@
 """The built site: it loads nothing from other sites, its contents are whole, and its search works in a folder."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from browser import Browser, chromium
+from seeds import fresh_seed
+from unit.wgpu.web.server import serving
 
 from docs.writing import external
 
 ROOT = Path(__file__).parents[2]
+WEBGPU = "--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"
 PAGES = ("index.html", "tutorial.html", "reference/ops/normalization.html")
+
+COMPILED = """async names => {
+  const device = await (await navigator.gpu.requestAdapter()).requestDevice(), refused = [];
+  for (const name of names)
+    for (const code of (await (await fetch(`kernels/${name}.json`)).json()).wgsl)
+      if ((await device.createShaderModule({code}).getCompilationInfo()).messages.length) refused.push(name);
+  return refused;
+}"""
+PICKED = "(choice, name) => { choice.value = name; choice.dispatchEvent(new Event('change')); }"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +60,98 @@ def test_the_site_opens_in_a_browser_without_a_network(site, browser):
     )
     assert "log_softmax" in " ".join(page.visible(".md-search-result__link"))
     assert [url for url in page.requests if not url.startswith(f"{site.as_uri()}/")] == []
+
+
+@pytest.mark.slow
+def test_the_live_pages_run(site, tmp_path):
+    """Three functions against double precision, a model's tokens against the engine's, and every op's two texts."""
+    why = json.loads((site / "live/built.json").read_text("utf-8"))["built"]
+    if why and not os.environ.get("REQUIRE_WGPU"):
+        pytest.skip(f"the site was built without an adapter for WebGPU: {why}")
+    assert not why
+    with serving(site) as (address, asked), Browser(chromium(), tmp_path, *WEBGPU) as browser:
+
+        def opened(name: str):
+            page = browser.open(f"{address}live/{name}.html", 1280, 1100)
+            wait(page, f"document.getElementById({name!r}).dataset.state")
+            assert page.visible(".live-problem") == [] and page.errors == []
+            return page
+
+        page = opened("functions")
+        rows = page.evaluate(
+            "[...document.querySelectorAll('#functions tbody tr')].map(r => [r.cells[0].textContent, +r.dataset.error])"
+        )
+        assert [name for name, _ in rows] == ["softmax", "gelu", "matmul"] and all(e < 1e-5 for _, e in rows), rows
+        page.click("#functions button")
+        wait(page, "document.querySelectorAll('#functions tbody tr').length === 3")
+        page = opened("model")
+        place = "document.getElementById('model').dataset"
+        assert page.evaluate(f"[{place}.same, {place}.submits === {place}.steps]") == ["true", True]
+        first = page.evaluate(f"{place}.tokens")
+        rng = np.random.default_rng(seed := fresh_seed())
+        prompt = rng.integers(0, 1024, 5).tolist()
+        print(f"seed {seed}, prompt {prompt}")
+        page.type("#model input", " ".join(map(str, prompt)))
+        page.click("#model button")
+        wait(page, f"{place}.tokens !== {first!r}")
+        assert [int(t) for t in page.evaluate(f"{place}.tokens").split()] == tokens_of_the_engine(tmp_path, prompt)
+        page.type("#model input", "1 x")
+        page.click("#model button")
+        wait(page, "document.querySelector('#model p:last-child').textContent.startsWith('The prompt must be')")
+        page = opened("kernels")
+        texts = {path.stem: json.loads(path.read_text("utf-8")) for path in (site / "live/kernels").glob("*.json")}
+        index = texts.pop("index")
+        assert len(texts) > 90 and sorted(texts) == sorted(name for names in index.values() for name in names)
+        refused = page.evaluate(f"({COMPILED})({sorted(texts)})")
+        assert refused == []
+        for name in rng.choice(sorted(texts), 3, replace=False).tolist():
+            page.evaluate(f"({PICKED})(document.querySelector('#kernels select'), {name!r})")
+            wait(page, f"document.getElementById('kernels').dataset.op === {name!r}")
+            wgsl, ptx = page.visible("#kernels code")
+            assert wgsl == "\n\n".join(texts[name]["wgsl"]) and "@compute" in wgsl and "fn main" in wgsl
+            assert ptx == texts[name]["ptx"] and ".visible .entry" in ptx
+            assert page.evaluate("document.getElementById('kernels').dataset.compiled") == "true"
+        assert page.errors == []
+    assert not [path for path in asked if "//" in path[1:]]
+
+
+@pytest.mark.slow
+def test_live_pages_say_why_they_cannot_run(site, browser, tmp_path):
+    """Opened as a file, and in a browser without WebGPU."""
+    for name in ("functions", "model", "kernels"):
+        page = browser.open(site / "live" / f"{name}.html")
+        assert "trueno web serve" in page.visible(".live-problem")[0] and page.errors == []
+    with serving(site) as (address, _), Browser(chromium(), tmp_path) as plain:
+        page = plain.open(f"{address}live/functions.html")
+        wait(page, "document.getElementById('functions').dataset.state")
+        told = page.visible("#functions")[0]
+        assert "WebGPU" in told or "softmax" in told, told  # a sentence, or another way to compute
+        page = plain.open(f"{address}live/kernels.html")
+        wait(page, "document.getElementById('kernels').dataset.state")
+        assert "only shows the texts" in page.visible("#kernels p")[0]
+        assert all("No available adapters" in line for line in page.errors), "the browser itself warns of this"
+
+
+def wait(page, condition: str) -> None:
+    """Until it holds."""
+    page.evaluate(
+        f"new Promise(done => {{ const look = () => ({condition}) ? done() : setTimeout(look, 20); look(); }})"
+    )
+
+
+def tokens_of_the_engine(folder: Path, prompt: list[int], new: int = 24) -> list[int]:
+    """What the example engine generates on the CPU."""
+    from examples.qwen2.checkpoint import Checkpoint
+    from examples.qwen2.model import Model
+    from examples.qwen2.synthesize import synthesize
+
+    synthesize(folder / "tiny.gguf", "tiny")
+    host = Model(Checkpoint(folder / "tiny.gguf"))
+    cache = host.cache(64)
+    tokens = [int(host.prefill(prompt, cache)[0].argmax())]
+    while len(tokens) < new:
+        tokens.append(int(host.decode(tokens[-1:], [cache])[0].argmax()))
+    return tokens
 
 
 @pytest.mark.slow

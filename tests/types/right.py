@@ -105,6 +105,7 @@ def quantized(kind: Literal["q4_k", "q8_0"] = "q8_0") -> QuantizedMatrix:
         if "k" not in name and name != "iq4_xs":
             trueno.quantize(x, name)
     trueno.quantize(x, "Q4_0", imatrix=w)
+    print(q.dequantize()[0], Vector([1.0], np.float64))
     return trueno.requantize(q, q.format)
 
 
@@ -137,6 +138,7 @@ def batches() -> None:
         y = b.scale(b.relu(h), 2.0)
         first, second = b.residual_rms_norm(y, y, b.upload(w))
         b.keep(first)
+        b.keep((2 * h - y / 3.0) ** 2 + (-abs(h)) @ b.transpose(h) @ h)
         total = b.sum(b.add(second, 1.0).reshape((-1,)), axis=None)
         b.execute(wait=True)
         out: NDArray[np.float32] = b.read(first, np.empty_like(x))

@@ -73,6 +73,7 @@ def batches() -> None:
         h = b.upload(x)
         b.execute(1)  # wrong: wait is a keyword
         b.add(h, x)  # wrong: an array that was not uploaded
+        h + "1"  # wrong: a string is no operand
         first, second = b.relu(h)  # wrong: relu has one result
         b.relu(h).numpy()  # wrong: a handle has no array; b.read(h)
         b.sofmax(h)  # wrong: a misspelt op

@@ -162,11 +162,9 @@ def _first(name: str, import_module: Any) -> Any:
         try:
             value = function(name)
         except KeyError:
-            from trueno.errors import suggestion  # start-up
-            from trueno.ops import ALIASES, TABLE  # start-up
+            from trueno.hints import lacking  # start-up
 
-            known = [*TABLE, *ALIASES, *_HOMES]
-            raise AttributeError(f"trueno has no op {name!r}{suggestion(name, known)}") from None
+            raise AttributeError(lacking("trueno has no op", name, [*_names(), *_MODULES])) from None
     return value
 
 

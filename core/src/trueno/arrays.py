@@ -21,7 +21,7 @@ from trueno.discovery.protocol import DeviceBackend
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.half import is_float, is_half
 from trueno.dispatch.transfer import device_of, empty, host, imported, to, unwrap
-from trueno.errors import DeviceError, DtypeError, ParameterError, ShapeError
+from trueno.errors import DeviceError, DtypeError, ParameterError, ShapeError, dimensions
 from trueno.floatenv import ieee
 from trueno.operators import Operators
 from trueno.programs.fused import narrowed
@@ -55,7 +55,7 @@ class _Holder(Operators):
     array: Any
     backend: str | None
 
-    def __init__(self, data: Any, *, dtype: npt.DTypeLike | None = None, backend: str | None = None) -> None:
+    def __init__(self, data: Any, dtype: npt.DTypeLike | None = None, *, backend: str | None = None) -> None:
         source: Any = data.array if isinstance(data, _Holder) else data
         if device_of(source) is not None:
             self._hold(source, dtype, backend)
@@ -63,6 +63,11 @@ class _Holder(Operators):
         if hasattr(source, "__dlpack__"):
             source = imported(type(self).__name__, "the data", source)
         source = list(source) if isinstance(source, Iterator) else source
+        try:
+            np.dtype(dtype)
+        except TypeError:
+            problem = f"dtype is {dtype!r}; give one of floats, such as numpy.float32; a backend is backend="
+            raise DtypeError(f"{type(self).__name__}: {problem}") from None
         try:
             with np.errstate(over="ignore"), ieee():
                 half = dtype is not None and is_half(np.dtype(dtype))
@@ -83,7 +88,9 @@ class _Holder(Operators):
         if not is_float(array.dtype):
             raise DtypeError(f"{type(self).__name__}: data are {array.dtype}; convert them to float32 or float64")
         if array.ndim != self.rank:
-            raise ShapeError(f"{type(self).__name__}: data have shape {array.shape}; {self.rank} dimension(s) needed")
+            raise ShapeError(
+                f"{type(self).__name__}: data have shape {array.shape}, but it has {dimensions(self.rank)}"
+            )
         _installed(type(self).__name__, backend)
         self.array = array
         self.backend = backend
@@ -95,7 +102,7 @@ class _Holder(Operators):
             wanted = "only floats are allowed" if dtype is None else f"{np.dtype(dtype)} was requested"
             raise DtypeError(f"{kind}: data are {own_dtype}, but {wanted}; convert them before trueno.to")
         if len(shape) != self.rank:
-            raise ShapeError(f"{kind}: data have shape {shape}; {self.rank} dimension(s) needed")
+            raise ShapeError(f"{kind}: data have shape {shape}, but it has {dimensions(self.rank)}")
         _check_backend(kind, array, backend)
         self.array, self.backend = array, backend
 

@@ -17,7 +17,7 @@ class _Holder:
     array: Any
     backend: str | None
     def __init__(
-        self, data: Operand | Iterator[float], *, dtype: Dtype | None = None, backend: Backend | None = None
+        self, data: Operand | Iterator[float], dtype: Dtype | None = None, *, backend: Backend | None = None
     ) -> None: ...
     def _hold(self, array: Any, dtype: npt.DTypeLike | None, backend: str | None) -> None:
         """Hold a device's array itself."""

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, overload
 
 import numpy as np
 
+from trueno.border import refused
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend
 from trueno.dispatch.asking import use
@@ -24,7 +25,8 @@ from trueno.dispatch.operands import is_number
 from trueno.dispatch.parameters import parameters
 from trueno.dispatch.transfer import Q, device_of, download, host, unwrap
 from trueno.dispatch.transfer import upload as send
-from trueno.errors import DeviceError, OutError, ParameterError, suggestion
+from trueno.errors import DeviceError, OutError, ParameterError
+from trueno.hints import lacking
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -131,6 +133,8 @@ class DeviceContext:
         if self._closed:
             return
         self._closed = True
+        if not sync_available():  # a page may not wait; its arrays stay valid
+            return
         if not registry.entries()[self._name].reason:  # a lost device has nothing to wait for
             with wrapping_errors("close", self.name):
                 self._backend.synchronize()
@@ -157,7 +161,7 @@ class DeviceContext:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """An op that is called for the first time: generate its method and keep it in the class."""
         if name.startswith("_") or (name not in TABLE and name not in ALIASES):
-            raise AttributeError(f"device has no op {name!r}{suggestion(name, [*TABLE, *ALIASES])}")
+            raise AttributeError(lacking("device has no op", name, [*TABLE, *ALIASES], arrays=False))
         setattr(DeviceContext, name, method(TABLE[ALIASES.get(name, name)]))
         return getattr(self, name)  # type: ignore[no-any-return]
 
@@ -221,17 +225,20 @@ def method(op: Op) -> Callable[..., Any]:
     def declared(p: inspect.Parameter) -> str:
         return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
 
-    shown = ", ".join(["self", *map(declared, positional), "*", *map(declared, keyword)])
+    shown = ", ".join(["self", *map(declared, positional), "*_more", *map(declared, keyword), "**_other"])
     scalars = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name not in op.operands)
     operands = ", ".join(op.operands)
-    source = f"def {op.name}({shown}):\n    return self._run(_op, ({operands},), {{{scalars}}})\n"
-    namespace: dict[str, Any] = {"_op": op}
+    source = f"def {op.name}({shown}):\n    if _more or _other:\n        _refused(_op, _more, _other)\n"
+    source += f"    return self._run(_op, ({operands},), {{{scalars}}})\n"
+    namespace: dict[str, Any] = {"_op": op, "_refused": refused}
     exec(compile(source, f"<trueno.device.{op.name}>", "exec"), namespace)
     run: Any = namespace[op.name]
     run.__doc__ = function(op.name).__doc__
     run.__module__ = "trueno"
     run.__qualname__ = f"DeviceContext.{op.name}"
     run.__annotations__ = {p.name: p.annotation for p in listed}
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([own, *listed])
     return run  # type: ignore[no-any-return]
 
 
@@ -246,8 +253,9 @@ def device(name: str) -> DeviceContext:
 def sync_available() -> bool:
     """Whether a call may block here until a device is done.
 
-    False in a browser (Emscripten), which has one thread and cannot stop it: there, await `trueno.aio`.  True
-    elsewhere, also inside an event loop: a call then works, and blocks the loop as long as it runs.
+    False in a page (Pyodide), whose one thread must not stop, unless the browser has JavaScript Promise Integration and
+    the code was started asynchronously, as by `runPythonAsync`: where it is False, await `trueno.aio`.  True elsewhere,
+    also inside an event loop: a call then works, and blocks the loop as long as it runs.
     """
     platform: str = sys.platform
     if platform != "emscripten":

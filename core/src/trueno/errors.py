@@ -49,7 +49,7 @@ class ParameterError(TruenoError, ValueError):
 
 
 class UnknownKeyword(ParameterError, TypeError):
-    """A keyword that the op does not have; the message names ours, where another library calls it otherwise."""
+    """An argument that the op does not have, by keyword or by position; the message names ours, where there is one."""
 
 
 class OutError(TruenoError, ValueError):
@@ -149,10 +149,16 @@ COMPARED, LONGEST = 4096, 256
 """The most names that a misspelt word is compared with, and the most letters: a tenth of a second."""
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def dimensions(rank: int) -> str:
+    """`1 dimension`, `2 dimensions`."""
+    return f"{rank} dimension{'s' * (rank != 1)}"
+
+
+def suggestion(word: str, known: Iterable[str], least: float = 0.6) -> str:
     """`; did you mean "cuda"?` when a known name is close, otherwise nothing.
 
-    Of many names it compares only those with the nearest lengths: files may have a hundred thousand.
+    least: how alike two names must be, from 0 to 1.  Of many names it compares only those with the nearest lengths:
+    files may have a hundred thousand.
     """
     from difflib import get_close_matches  # only when something is misspelt
     from heapq import nsmallest
@@ -160,5 +166,5 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     if len(word) > LONGEST:
         return ""
     spelt = {k.lower(): k for k in nsmallest(COMPARED, known, key=lambda k: abs(len(k) - len(word)))}
-    near = get_close_matches(word.lower(), spelt, n=1)
+    near = get_close_matches(word.lower(), spelt, n=1, cutoff=least)
     return f'; did you mean "{spelt[near[0]]}"?' if near else ""

@@ -52,7 +52,7 @@ def explain(op: Any, *operands: Any, **parameters: Any) -> Decision:
     decision = policy.decide(call, state.current.get().request)
     named_arguments = {**dict(zip(row.operands, operands, strict=False)), **parameters}
     values = {f.name: getattr(decision, f.name) for f in fields(decision)}
-    values["candidates"] = tuple(_priced(c, call) for c in decision.candidates)
+    values["candidates"] = tuple(priced(c, call) for c in decision.candidates)
     blocks = row.blocks(dict(call.static))
     shapes = (_shape(row, spec, named_arguments[spec.name], blocks) for spec in row.signature.inputs)
     return Explained(**values, shapes=tuple(shapes))
@@ -92,7 +92,7 @@ def _shape(op: Op, spec: ArraySpec, operand: Any, blocks: Format | None) -> tupl
     return spec.meant(op.name, shape, blocks) if getattr(operand, "dtype", None) == np.uint8 else shape
 
 
-def _priced(c: Candidate, call: Call) -> Candidate:
+def priced(c: Candidate, call: Call) -> Candidate:
     """A candidate in `ABLE` with its predicted time; any other candidate unchanged."""
     if c.seconds is not None or c.code not in ABLE:
         return c

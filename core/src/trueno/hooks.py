@@ -205,7 +205,7 @@ def _installed(group: str, problems: list[str]) -> dict[str, object]:
         problems.append(f"hooks: installed plugins cannot be found: {type(error).__name__}: {error}")
         return {}
     for point in points:
-        if point.group == group and _allowed(point.name):
+        if point.group == group and allowed(point.name):
             named.setdefault(point.name, []).append(point)
     for name, several in sorted(named.items()):
         if len({(p.distribution, p.value) for p in several}) > 1:
@@ -213,14 +213,15 @@ def _installed(group: str, problems: list[str]) -> dict[str, object]:
             problems.append(f'hooks: "{name}" is installed by {rivals}; none is loaded, uninstall one')
             continue
         try:
-            plugins[name] = _load(several[0].value)
+            plugins[name] = load(several[0].value)
         except (Exception, SystemExit) as error:
             _state.errors[name, "import"] = error
             problems.append(f'hooks: the plugin "{name}" cannot be loaded: {type(error).__name__}: {error}')
     return plugins
 
 
-def _load(value: str) -> object:
+def load(value: str) -> object:
+    """The object that an entry point names; of a class, an object of it."""
     module, _, attributes = value.partition(":")
     with importing:
         plugin: Any = import_module(module.strip())
@@ -229,7 +230,8 @@ def _load(value: str) -> object:
         return plugin() if isinstance(plugin, type) else plugin
 
 
-def _allowed(name: str) -> bool:
+def allowed(name: str) -> bool:
+    """Whether TRUENO_BLOCK and TRUENO_AUTOLOAD let a plugin of this name in."""
     if name.lower() in settings.get("TRUENO_BLOCK"):
         return False
     words = settings.get("TRUENO_AUTOLOAD").strip().lower()

@@ -14,7 +14,7 @@ import numpy as np
 
 from trueno.dispatch.function import function
 from trueno.dispatch.transfer import device_of, to, unwrap
-from trueno.errors import ParameterError, ShapeError
+from trueno.errors import ParameterError, ShapeError, dimensions
 from trueno.interop.calls import returned, taken
 
 __all__ = ["repeat", "split"]
@@ -74,7 +74,7 @@ def _array(name: str, x: Any, axis: int) -> tuple[Any, int]:
     except TypeError:
         raise ParameterError(f"{name}: axis is {axis!r}; it must be an integer") from None
     if not -rank <= at < rank:
-        raise ParameterError(f"{name}: axis is {axis}, but x has {rank} dimension(s)")
+        raise ParameterError(f"{name}: axis is {axis}, but x has {dimensions(rank)}")
     return x, at % rank
 
 

@@ -4,6 +4,7 @@
 
     y = torch.ops.trueno.softmax(x)
     z = torch.ops.trueno.quant_matmul(x, blocks, format="q4_k")
+    f = torch.compile(lambda x: trueno.softmax(x), fullgraph=True)  # the operator, in the graph
 
 Every op of the table is one, with its own parameters, made from its row: the schema from the parameters, the kernel
 from the public function, the shapes of results, which tracing needs, from the signature.  Operands are tensors; a
@@ -140,7 +141,36 @@ def _last(shape: Shape, axis: int) -> Shape:
 def _operator(op: Op, name: str) -> CustomOpDef:
     operator = custom_op(f"trueno::{name}", _kernel(op), mutates_args=(), schema=schema(op))
     operator.register_fake(_fake(op))
+    if name == op.name:
+        # What is traced instead: `torch.compiler.substitute_in_graph` does this, too, but imports the compiler, which
+        # takes seconds.
+        function(name)._torchdynamo_inline = _traced(op)  # type: ignore[attr-defined]
     return operator
+
+
+def _traced(op: Op) -> Callable[..., Any]:
+    """What `torch.compile` traces where it finds the public function: the operator, on tensors."""
+    name, names, many = op.name, op.operands, op.many
+    numbers = [not spec.type for spec in op.signature.inputs]
+
+    def traced(*args: Any, out: Any = None, **given: Any) -> Any:
+        operator = getattr(torch.ops.trueno, name)
+        args = tuple(args[0]) if many and len(args) == 1 else args
+        operands = [*args] if many else [*args[: len(names)]]
+        rest = args[len(operands) :]
+        operands += [given.pop(other) for other in names[len(operands) :] if other in given]
+        like = next(x for x in operands if isinstance(x, torch.Tensor))
+        for i, number in enumerate(numbers):
+            if number and isinstance(operands[i], (int, float)):
+                operands[i] = torch.as_tensor(operands[i], dtype=like.dtype, device=like.device)
+        result = operator(*operands[: len(names)], *rest, **given)
+        for x in operands[len(names) :]:
+            result = operator(result, x, **given)
+        if out is None:
+            return result
+        return out.copy_(result) if isinstance(out, torch.Tensor) else tuple(map(torch.Tensor.copy_, out, result))
+
+    return traced
 
 
 OPERATORS: Final[dict[str, CustomOpDef]] = {

@@ -53,6 +53,15 @@ def test_pipes(data, tmp_path):
     assert run("decompress", tmp_path / "empty", "-").stdout_bytes == b""
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="closes streams as a shell of Unix does")
+@pytest.mark.parametrize("closed, number", [("stdin", 0), ("stdout", 1)])
+def test_a_closed_stream_is_an_error(closed, number, tmp_path):
+    command = [sys.executable, "-m", "trueno.cli", "lz4", "compress", "-", "-"]
+    start = f"import os, sys; os.close({number}); os.execv(sys.executable, {command!r})"
+    done = subprocess.run([sys.executable, "-c", start], input=b"", capture_output=True, check=False)
+    assert done.returncode == 2 and done.stderr.decode().startswith(f"trueno: lz4: {closed} is closed; give the name")
+
+
 def test_nothing_is_overwritten_or_half_written(data, tmp_path):
     target = tmp_path / "target"
     target.write_bytes(b"precious")

@@ -46,7 +46,7 @@ def test_the_axis_by_position(rng):
     assert np.array_equal(trueno.sum(x, 0), trueno.sum(x, axis=0))
     assert np.array_equal(trueno.softmax(x, 0), trueno.softmax(x, axis=0))
     assert trueno.max(x, None) == x.max()
-    with pytest.raises(ParameterError, match="softmax: axis is array"):
+    with pytest.raises(ParameterError, match="softmax: axis is an array"):
         trueno.softmax(x, x)
     with pytest.raises(TypeError):
         trueno.dot(x, x, 0)

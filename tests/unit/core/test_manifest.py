@@ -325,6 +325,16 @@ def test_any_path_of_this_platform(tmp_path, monkeypatch):
     assert parse(LEAST | {"require": {other: {"any_path": ["/no/such/device"]}}}, "x").unmet() is None
 
 
+def test_modules_of_this_platform_take_the_place_of_the_others():
+    elsewhere = "win32" if sys.platform != "win32" else "linux"
+    require = {"modules": ["no_such_module"], sys.platform: {"modules": ["json"]}}
+    assert parse(LEAST | {"require": require}, "x").unmet() is None
+    require = {"modules": ["json"], elsewhere: {"modules": ["no_such_module"]}}
+    assert parse(LEAST | {"require": require}, "x").unmet() is None
+    require = {"modules": ["json"], sys.platform: {"modules": ["no_such_module"]}}
+    assert parse(LEAST | {"require": require}, "x").unmet()[0] == "missing"
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -45,7 +45,7 @@ def test_what_is_wrong_is_named():
         trueno.split(x, [7, -1], 1)
     with pytest.raises(ParameterError, match="split: sizes is 2; give the number of elements of each part"):
         trueno.split(x, 2)
-    with pytest.raises(ParameterError, match=r"split: axis is 2, but x has 2 dimension\(s\)"):
+    with pytest.raises(ParameterError, match=r"split: axis is 2, but x has 2 dimensions"):
         trueno.split(x, [4], 2)
     with pytest.raises(ParameterError, match="repeat: repeats is -1; give a whole number"):
         trueno.repeat(x, -1)

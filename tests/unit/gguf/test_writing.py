@@ -42,6 +42,28 @@ def test_python_values_get_the_types_that_hold_them(tmp_path):
             assert file.metadata[name] == (list(wanted) if isinstance(wanted, tuple) else wanted), name
 
 
+def test_a_file_of_arrays_needs_no_metadata(tmp_path):
+    path = tmp_path / "a.gguf"
+    trueno.gguf.write(path, {"w": np.arange(3.0, dtype=np.float32)})
+    with trueno.gguf.open(path) as file:
+        assert file.metadata["general.architecture"] == "unknown" and file["w"].tolist() == [0, 1, 2]
+    for wrong, said in (
+        ((path, np.ones(3)), "tensors is ndarray; give a dict by name"),
+        (({"w": np.ones(3)}, path), "path is dict; the order is write"),
+        ((path, {}, "llama"), "metadata is str"),
+    ):
+        with pytest.raises(trueno.ParameterError, match=said):
+            trueno.gguf.write(*wrong)
+
+
+def test_functions_as_others_call_them():
+    for module, name, ours in (
+        (trueno.gguf, "load", "open"), (trueno.gguf, "save", "write"), (trueno.lz4, "loads", "decompress"),
+    ):  # fmt: skip
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'; its name here is {ours}$"):
+            getattr(module, name)
+
+
 @pytest.mark.parametrize(
     "value, said",
     [

@@ -89,7 +89,7 @@ def test_what_is_not_taken(frame):
     assert trueno.exp(frame, out=out) is out
     with pytest.raises(DtypeError, match="exp: x is int64"):
         trueno.exp(pd.Series([1, 2]))
-    with pytest.raises(DtypeError, match="exp: x is object"):
+    with pytest.raises(DtypeError, match="exp: x has columns that are not numbers: 'b'"):
         trueno.exp(pd.DataFrame({"a": [1.0], "b": ["text"]}))
     with pytest.raises(ParameterError, match="axis is 2"):
         trueno.sum(frame, axis=2)
@@ -108,6 +108,26 @@ def test_empty_and_zero_dimensional(frame):
     assert got.shape == (0, 4) and got.columns.equals(frame.columns)
     got = trueno.sum(frame.iloc[:, :0])
     same(got, np.zeros(3), frame.index)
+
+
+@pytest.mark.parametrize("kind", ["Float64", "Float32", "double[pyarrow]"])
+def test_pandas_own_floats_become_numpys(frame, kind):
+    if "pyarrow" in kind:
+        pytest.importorskip("pyarrow")
+    own = frame.astype(kind)
+    wanted = trueno.softmax(frame.astype(np.float32 if kind == "Float32" else np.float64))
+    pd.testing.assert_frame_equal(trueno.softmax(own), wanted)
+    own.iloc[0, 1] = None
+    assert np.isnan(trueno.sum(own).iloc[0]) and np.isfinite(trueno.sum(own).iloc[1])
+    pd.testing.assert_series_equal(trueno.exp(own.iloc[1]), trueno.exp(frame.iloc[1].astype(wanted.dtypes.iloc[0])))
+
+
+def test_columns_that_hold_no_numbers_are_named(frame):
+    frame["town"], frame["day"] = "x", pd.Timestamp("2026-01-01")
+    with pytest.raises(DtypeError, match=r"exp: x has columns that are not numbers: 'town', 'day'; select the others"):
+        trueno.exp(frame)
+    with pytest.raises(DtypeError, match="exp: x is object"):
+        trueno.exp(frame["town"])
 
 
 def test_vectors_and_matrices_keep_the_dtype_of_a_frame():

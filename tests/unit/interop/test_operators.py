@@ -82,6 +82,24 @@ def test_compiled_functions_take_them(dynamic, rng):
         torch.testing.assert_close(compiled(x, gain), layer(x, gain))
 
 
+def test_compiled_functions_find_the_operators_themselves(rng):
+    """`trueno.softmax` in a compiled function is the operator, with numbers, keywords, lists and `out`."""
+    x, y = (torch.from_numpy(rng.standard_normal((3, 8)).astype(np.float32)) for _ in range(2))
+    target = torch.empty_like(x)
+    for function in (
+        lambda x, y: trueno.add(trueno.softmax(x, 0), 2.0),
+        lambda x, y: trueno.clamp(y, -1, max=1.0),
+        lambda x, y: trueno.sum(x, axis=0, keepdims=True),
+        lambda x, y: trueno.topk(x, 3)[1],
+        lambda x, y: trueno.concatenate([x, y, x], axis=1),
+        lambda x, y: trueno.relu(x=y),
+        lambda x, y: trueno.div(x, y, out=target),
+    ):
+        compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+        assert torch.equal(compiled(x, y), function(x, y))
+    assert torch.equal(target, x / y)
+
+
 def test_an_operator_says_that_it_has_no_gradient(rng):
     x = torch.from_numpy(rng.standard_normal((2, 3))).requires_grad_()
     y = torch.ops.trueno.relu(x)

@@ -287,3 +287,15 @@ def test_tensors_that_torch_traces_are_named(rng):
         trueno.relu(torch.empty(3))
     with pytest.raises(DtypeError, match=r"relu: x is a PyTorch tensor of torch.float64 that NumPy cannot take"):
         torch.vmap(trueno.relu)(torch.from_numpy(rng.standard_normal((2, 3))))
+
+
+def test_a_batch_reads_into_a_tensor(rng):
+    x = torch.from_numpy(rng.standard_normal((3, 4)).astype(np.float32))
+    with trueno.Batch("reference") as b:
+        h = b.relu(b.upload(x))
+        b.execute()
+        out = torch.empty(3, 4)
+        assert b.read(h, out) is out and torch.equal(out, torch.relu(x))
+        for wrong in (torch.empty(4, 3), torch.empty(3, 4, dtype=torch.float64)):
+            with pytest.raises(OutError, match=r"it must be a writeable array of float32 and shape \(3, 4\)"):
+                b.read(h, wrong)

@@ -65,7 +65,7 @@ def third_party(monkeypatch):
 
     monkeypatch.setattr(hooks, "_state", hooks._State())
     monkeypatch.setattr(index, "points", lambda refresh=False: [index.Point(hooks.GATES, "acme", "acme:add", "acme")])
-    monkeypatch.setattr(hooks, "_load", lambda value: add)
+    monkeypatch.setattr(hooks, "load", lambda value: add)
     monkeypatch.setattr(qa, "_software_adapter", lambda: None)
     monkeypatch.setattr(registry, "TITLES", {})
     monkeypatch.setattr(registry, "own", registry.Gates())

@@ -90,6 +90,20 @@ def test_dequantize_gives_the_numbers():
     assert np.array_equal(out, trueno.dequantize(q))
 
 
+def test_what_an_array_has_is_named():
+    q = trueno.quantize(np.arange(64, dtype=np.float32).reshape(2, 32), "q8_0")
+    assert np.array_equal(q.dequantize(), trueno.dequantize(q))
+    assert np.array_equal(q.T.dequantize(), trueno.dequantize(q).T)
+    with pytest.raises(AttributeError, match=r"it holds blocks, and q\.dequantize\(\) gives an array: .*\.astype$"):
+        q.astype(np.float32)
+    with pytest.raises(AttributeError, match=r"trueno\.to\(q, \"cuda\"\) moves its bytes"):
+        q.to("cuda")
+    with pytest.raises(AttributeError, match=r"no attribute '_hidden'$"):
+        q._hidden  # noqa: B018
+    with pytest.raises(trueno.ShapeError, match=r"but x has 3 rows; x @ q\.T multiplies the rows of x by those of q"):
+        q @ np.ones((3, 32), np.float32)
+
+
 def test_rows_are_taken_without_decoding():
     q = made()
     assert np.shares_memory(q[3:9].bytes, q.bytes)

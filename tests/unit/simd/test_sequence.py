@@ -202,18 +202,18 @@ def test_a_failing_sequence_is_reported_once(seed, monkeypatch):
 
 def test_arguments_are_what_the_kernel_takes():
     """A record is made for exactly the arrays that Numba's wrapper would let through."""
-    from trueno_simd.door.sequence import _takes
+    from trueno_simd.door.sequence import takes
 
     x = np.zeros((4, 4), F)
-    assert _takes("float32 2 in", x)
-    assert _takes("float32 2 out", x)
+    assert takes("float32 2 in", x)
+    assert takes("float32 2 out", x)
     frozen = x.copy()
     frozen.flags.writeable = False
     shifted = np.zeros(65, np.uint8)[1:].view(F).reshape(4, 4)
     for wrong in (x.T[:, :2], x.astype(">f4"), x.astype(float), x[0], x.view(np.ma.MaskedArray), [1.0], shifted):
-        assert not _takes("float32 2 in", wrong)
-    assert _takes("float32 2 in", frozen)
-    assert not _takes("float32 2 out", frozen)
+        assert not takes("float32 2 in", wrong)
+    assert takes("float32 2 in", frozen)
+    assert not takes("float32 2 out", frozen)
 
 
 def test_nothing_to_run():

@@ -14,6 +14,7 @@ import lz4.block
 import trueno
 from seeds import fresh_seed
 from trueno.formats.lz4 import fault
+from trueno.formats.lz4_samples import written
 from trueno_wgpu.device.array import Array
 from unit.wgpu.products import kernel
 
@@ -160,6 +161,53 @@ def test_blocks_of_the_library(gpu, rng, page):
     np.testing.assert_array_equal(y, np.where(np.arange(page) < used[:, None], x, 0))
 
 
+@pytest.mark.parametrize("page", [13, 50, 1001, 4096, 4099])
+def test_blocks_that_no_encoder_writes(gpu, rng, page):
+    """Matches at any distance, into literals of their own sequence and over themselves, of any length and alignment."""
+    used = [page, *(int(n) for n in rng.integers(13, page + 1, 60))]
+    blocks = [written(n, rng) for n in used]
+    y, lengths = decompress(gpu, *laid_out(rng, blocks), page)
+    np.testing.assert_array_equal(lengths, used)
+    for block, row in zip(blocks, y, strict=True):
+        want = lz4.block.decompress(block, uncompressed_size=page)
+        assert row.tobytes() == want + bytes(page - len(want)), block.hex()
+
+
+def sequence(literals, offset, length):
+    """A sequence of a block; without a match if its length is 0."""
+
+    def more(count):
+        return b"" if count < 15 else b"\xff" * ((count - 15) // 255) + bytes([(count - 15) % 255])
+
+    half = max(length - 4, 0)
+    match = offset.to_bytes(2, "little") + more(half) if length else b""
+    return bytes([min(len(literals), 15) << 4 | min(half, 15)]) + more(len(literals)) + literals + match
+
+
+def test_distances_and_lengths_around_those_of_a_turn(gpu, rng):
+    """A turn copies up to 128 bytes, from an aligned word on."""
+    blocks, texts = [], []
+    for _ in range(400):
+        head = rng.bytes(int(rng.choice([1, 2, 3, 4, 5, 124, 125, 127, 128, 129, 131, 300])))
+        block, text = b"", b""
+        for _ in range(2):
+            near = int(rng.choice([1, 2, 3, 4, 5, 31, 63, 64, 65, 127, 128, 129, 200]))
+            offset = min(near, len(text) + len(head))
+            length = int(rng.choice([4, 5, 18, 19, 120, 127, 128, 129, 255, 256, 257, 500]))
+            block += sequence(head, offset, length)
+            text += head
+            text += (text[-offset:] * length)[:length]
+            head = rng.bytes(int(rng.choice([0, 1, 3, 9, 130])))
+        tail = rng.bytes(int(rng.integers(12, 20)))
+        blocks.append(block + sequence(tail, 0, 0))
+        texts.append(text + tail)
+    page = max(map(len, texts))
+    y, lengths = decompress(gpu, *laid_out(rng, blocks), page)
+    np.testing.assert_array_equal(lengths, [len(text) for text in texts])
+    for text, row in zip(texts, y, strict=True):
+        assert row.tobytes() == text.ljust(page, b"\0")
+
+
 def mutated(rng, block):
     """A block with a byte changed, removed or inserted, cut off, or with more behind."""
     b = bytearray(block)
@@ -300,6 +348,13 @@ def test_arrays_of_the_device(rng, level):
         np.testing.assert_array_equal(trueno.numpy(y), x)
         assert (trueno.numpy(lengths) == 333).all()
         assert trueno.numpy(packed).shape == (x.size,)
+
+
+def test_compact_pages(rng):
+    x = pages(rng, 4096)
+    small = trueno.lz4.compress_pages(trueno.to(x, "wgpu")).compact()
+    assert small.nbytes <= small.packed.nbytes < small.nbytes + 4096 < x.nbytes
+    np.testing.assert_array_equal(trueno.numpy(trueno.lz4.decompress_pages(small)), x)
 
 
 @pytest.mark.slow

@@ -85,8 +85,8 @@ def texts() -> dict[str, str]:
         found[f"concatenate, {final}"] = concatenate.shader(final).source
     for shared in (False, True):
         found[f"lz4_decompress, {shared}"] = decompress.shader(shared).source
-        for level in (1, 2):
-            found[f"lz4_compress, {level}, {shared}"] = sequences.shader(level, shared, 16 << 10).source
+    for level in (1, 2):
+        found[f"lz4_compress, {level}"] = sequences.shader(level, 11).source
     for what in ("add", "parts", "place", "place one", "copy"):
         found[f"lz4_pack, {what}"] = pack.shader(what).source
     ending = Store(False, epilogue=spliced(op_of("quant_matvec", "ewr", "gelu")))

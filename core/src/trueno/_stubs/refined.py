@@ -92,7 +92,7 @@ def {name}(q: QuantizedMatrix, format: FormatName, imatrix: Operand | None = Non
 HOLDER = {
     "__init__": """\
     def __init__(
-        self, data: Operand | Iterator[float], *, dtype: Dtype | None = None, backend: Backend | None = None
+        self, data: Operand | Iterator[float], dtype: Dtype | None = None, *, backend: Backend | None = None
     ) -> None: ...
 """,
     "with_backend": "    def with_backend(self, backend: Backend | None) -> Self:\n"
@@ -277,5 +277,7 @@ BATCH = {
         \"\"\"A copy of a handle's array, in `out` if given; a NumPy scalar if the op returns one.\"\"\"
     @overload
     def read(self, h: Handle, out: NDArray[_S]) -> NDArray[_S]: ...
+    @overload
+    def read(self, h: Handle, out: _Foreign) -> _Foreign: ...
 """,
 }

@@ -6,11 +6,13 @@ predicted to take less time than a hop to another thread: then it runs inline (s
 
 Until the `await` has ended, operands must not be written, and `out` must not be read.  Once it has ended, in any way,
 `out` belongs to the caller again: a cancelled call that was already running with `out=` is waited for first.
-`to`, `numpy` and `device` are those of `trueno`, in a worker thread.
+`to`, `numpy` and `device` are those of `trueno`, in a worker thread; in a page without threads (Pyodide) they are what
+opens a GPU and reads from it.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from trueno.aio import turns
 from trueno.aio.calls import away, build
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ async def to(x: Any, name: str) -> Any:
     """`trueno.to` without blocking the event loop."""
     from trueno.dispatch.transfer import to  # start-up
 
+    await turns.opened(name)
     return await away(to, (x, name), {})
 
 
@@ -32,6 +35,8 @@ async def numpy(x: Any) -> Any:
     """`trueno.numpy` without blocking the event loop."""
     from trueno.dispatch.transfer import numpy  # start-up
 
+    if not turns.waits():
+        x = x._of_bytes(await turns.read(x.bytes)) if hasattr(type(x), "_of_bytes") else await turns.read(x)
     return await away(numpy, (x,), {})
 
 
@@ -39,6 +44,7 @@ async def device(name: str) -> "DeviceContext":
     """`trueno.device` without blocking the event loop while the backend is probed and started."""
     from trueno.context import device  # start-up
 
+    await turns.opened(name)
     return await away(device, (name,), {})  # type: ignore[no-any-return]
 
 
@@ -49,9 +55,9 @@ def __getattr__(name: str) -> Any:
     if name in _functions:
         return _functions[name]
     if name not in TABLE:
-        from trueno.errors import suggestion  # start-up
+        from trueno.hints import lacking  # start-up
 
-        raise AttributeError(f"trueno.aio has no op {name!r}{suggestion(name, [*TABLE, *ALIASES])}")
+        raise AttributeError(lacking("trueno.aio has no op", name, [*TABLE, *ALIASES]))
     _functions[name] = build(TABLE[name])
     return _functions[name]
 

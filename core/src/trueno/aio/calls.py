@@ -10,8 +10,9 @@ from threading import local
 from time import perf_counter
 from typing import Any
 
-from trueno.aio import threads
+from trueno.aio import threads, turns
 from trueno.aio.inline import PROMISE, kind
+from trueno.border import refused
 from trueno.dispatch.function import function
 from trueno.dispatch.parameters import parameters
 from trueno.ops.op import Op
@@ -52,7 +53,7 @@ async def away(run: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any
     """
     if not threads.possible():
         await asyncio.sleep(0)
-        return run(*args, **kw)
+        return await turns.run(run, args, kw)
     loop = asyncio.get_running_loop()
     work = threads.submit(copy_context().run, run, *args, **kw)
     try:
@@ -88,16 +89,18 @@ def build(op: Op) -> Callable[..., Coroutine[Any, Any, Any]]:
     def declared(p: inspect.Parameter) -> str:
         return p.name if p.default is p.empty else f"{p.name}={p.default!r}"
 
-    shown = ", ".join([*map(declared, positional), "*", *map(declared, keyword)])
+    shown = ", ".join([*map(declared, positional), "*_more", *map(declared, keyword), "**_other"])
     scalars = ", ".join(f"{p.name!r}: {p.name}" for p in listed if p.name != "out" and p.name not in op.operands)
     operands = ", ".join(op.operands)
-    source = f"async def {op.name}({shown}):\n    return await _call(_op, _run, ({operands},), {{{scalars}}}, out)\n"
+    source = f"async def {op.name}({shown}):\n    if _more or _other:\n        _refused(_op, _more, _other)\n"
+    source += f"    return await _call(_op, _run, ({operands},), {{{scalars}}}, out)\n"
     run = function(op.name)
-    namespace: dict[str, Any] = {"_call": call, "_op": op, "_run": run}
+    namespace: dict[str, Any] = {"_call": call, "_op": op, "_refused": refused, "_run": run}
     exec(compile(source, f"<trueno.aio.{op.name}>", "exec"), namespace)
     wrapper: Any = namespace[op.name]
     wrapper.__doc__ = run.__doc__
     wrapper.__module__ = "trueno.aio"
+    wrapper.__signature__ = inspect.Signature(listed)
     wrapper.__annotations__ = {p.name: p.annotation for p in listed}
     wrapper.op = op
     return wrapper  # type: ignore[no-any-return]

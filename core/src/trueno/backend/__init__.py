@@ -1,13 +1,14 @@
 """The only module of the core that a backend's code imports, besides `trueno.errors`.
 
 A backend is a plugin: an object with the methods of `Backend`, which the core calls, and which here finds what it
-needs for its answers.  Six groups:
+needs for its answers.  Seven groups:
 
 - the *protocol* between core and backend: `Call`, `Kernel`, `Probe`, `Rates`, `Reject` and others;
 - the *table of kernels* for structured ops, with each kernel's facts beside it;
 - *ops*: the table's rows, their programs, and `lower`, which plans the passes of a program over a row;
 - *compiled entries*, for a backend that puts machine code in front of the public functions;
 - *block formats* of quantized tensors, as data, and their meaning in NumPy;
+- what a backend has *in a page*, where one thread may not wait for a device;
 - the *environment*: settings, the cache folder, the floating-point environment, text for a terminal.
 
 Names that no group lists may change between minor versions.  Importing this module loads only the protocol; the other
@@ -37,6 +38,7 @@ from trueno.firstuse import importing
 if TYPE_CHECKING:
     from trueno import cachedir as cachedir
     from trueno import escape as escape
+    from trueno.backend.awaiting import AwaitedBackend as AwaitedBackend
     from trueno.backend.kernels import KernelTable as KernelTable
     from trueno.backend.kernels import TableKernel as TableKernel
     from trueno.backend.leading import stacked as stacked
@@ -155,6 +157,7 @@ GROUPS = {
         "rounded_activations": "trueno.formats.activations",
         "rounded_weights": "trueno.formats.activations",
     },
+    "In a page": {"AwaitedBackend": "trueno.backend.awaiting"},
     "Surroundings": {
         "settings": "trueno.settings",
         "cachedir": "trueno.cachedir",

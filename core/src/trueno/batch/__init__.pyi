@@ -4,7 +4,7 @@
 
 from collections.abc import Callable
 from numpy.typing import NDArray
-from trueno._types import Backend, Number, Operand, _S
+from trueno._types import Backend, Number, Operand, _Foreign, _S
 from trueno.batch.counts import Counts as Counts
 from trueno.batch.handle import Handle as Handle
 from trueno.caches import Pages
@@ -44,8 +44,12 @@ class Batch:
         """A copy of a handle's array, in `out` if given; a NumPy scalar if the op returns one."""
     @overload
     def read(self, h: Handle, out: NDArray[_S]) -> NDArray[_S]: ...
+    @overload
+    def read(self, h: Handle, out: _Foreign) -> _Foreign: ...
     def fetch(self, h: Handle) -> Callable[[], Any]:
         """Begin to read a handle's array, and return the function that waits for it and returns it."""
+    async def read_async(self, h: Handle) -> Any:
+        """`read` while the event loop stays free; in a page (Pyodide) the way to read where calls may not wait."""
 
     def relu(self, x: Handle | Number) -> Handle:
         """max(x, 0)."""

@@ -42,7 +42,7 @@ def replaces(value: Value, array: Any, x: Any) -> None:
     if np.dtype(array.dtype) != value.dtype:
         numbers = None if getattr(x, "_blocks", None) else transfer.unwrap(x)
         dtype = getattr(numbers, "dtype", array.dtype)  # the user's own dtype: whole numbers are int64 in `array`
-        raise DtypeError(f"update: x is {dtype}, but h is {value.dtype}; convert it with .astype")
+        raise DtypeError(f"update: x is {dtype}, but h is {value.dtype}; convert it with .astype(numpy.{value.dtype})")
     _, blocks, columns = getattr(x, "_blocks", None) or (None, "", False)
     if blocks != value.blocks:
         raise DtypeError(f"update: x is {blocks or 'not quantized'}, but h is {value.blocks or 'not quantized'}")
@@ -69,7 +69,7 @@ def fits(array: Any, out: Any) -> None:
     plain = isinstance(out, np.ndarray) and not isinstance(out, np.ma.MaskedArray)
     if not plain or out.shape != shape or out.dtype != array.dtype or not out.flags.writeable:
         actual = f"{out.dtype} of shape {out.shape}" if plain else type(out).__name__
-        raise OutError(f"read: out is {actual}, but the result is {array.dtype} of shape {shape}, to a writeable array")
+        raise OutError(f"read: out is {actual}; it must be a writeable array of {array.dtype} and shape {shape}")
 
 
 def kind(x: Any) -> str:

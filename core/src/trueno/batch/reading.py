@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from trueno.aio import turns
+from trueno.aio.calls import away
 from trueno.batch.alone import Alone
 from trueno.batch.counts import Tally
 from trueno.batch.graph import Graph
@@ -16,6 +18,7 @@ from trueno.batch.uploads import Uploads
 from trueno.dispatch import state, transfer
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.errors import BatchError
+from trueno.interop.calls import aimed
 
 
 class Reading:
@@ -36,15 +39,17 @@ class Reading:
     _run: Callable[[Replay, state.State], None]
     _state: Callable[[], state.State]
 
-    def read(self, h: Handle, out: np.ndarray[Any, Any] | None = None) -> Any:
+    def read(self, h: Handle, out: Any = None) -> Any:
         """A copy of a handle's array, in `out` if given; a NumPy scalar if the op returns one.
 
-        A handle that was fused into other ops is computed now.  BatchError before `execute()`, and for such a handle
-        after its uploads have changed.
+        out: NumPy's array, or another library's on the host; it is returned.  A handle that was fused into other ops is
+        computed now.  BatchError before `execute()`, and for such a handle after its uploads have changed.
         """
         v = self._value("read", "h", h)
         with self._alone("read"):
+            given = out
             if out is not None:
+                out = aimed("read", out)
                 fits(self._graph.values[v], out)
             array = self._found(v)
             backend = self._uploads.backend()
@@ -58,7 +63,7 @@ class Reading:
                 result = out
             self._tally.downloads += 1
             self._tally.bytes += result.nbytes
-        return result if result.ndim or out is not None else result[()]
+        return given if given is not None else result if result.ndim else result[()]
 
     def fetch(self, h: Handle) -> Callable[[], Any]:
         """Begin to read a handle's array, and return the function that waits for it and returns it.
@@ -77,6 +82,25 @@ class Reading:
             self._tally.downloads += 1
             self._tally.bytes += array.nbytes
         return begun
+
+    async def read_async(self, h: Handle) -> Any:
+        """`read` while the event loop stays free; in a page (Pyodide) the way to read where calls may not wait.
+
+        Nothing else may use the batch until then: BatchError.
+        """
+        v = self._value("read_async", "h", h)
+        with self._alone("read_async"):
+            array, backend = self._found(v), self._uploads.backend()
+            if backend is None:
+                result = np.array(array)
+            elif turns.waits():
+                with wrapping_errors("read_async", backend.name):
+                    result = await away(transfer.download, (backend, array, None, "Batch"), {}, keep=True)
+            else:
+                result = await turns.read(array, "read_async")
+            self._tally.downloads += 1
+            self._tally.bytes += result.nbytes
+        return result if result.ndim else result[()]
 
     def _found(self, v: int) -> Any:
         value = self._graph.values[v]

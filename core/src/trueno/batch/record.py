@@ -6,6 +6,7 @@ from weakref import ref
 
 import numpy as np
 
+from trueno.aio.turns import waits
 from trueno.batch.alone import BUSY, Alone
 from trueno.batch.counts import Counts, Tally
 from trueno.batch.graph import Graph, Number
@@ -21,7 +22,8 @@ from trueno.batch.views import VIEW, viewable
 from trueno.discovery import registry
 from trueno.dispatch import state, transfer
 from trueno.dispatch.coerce import coerce_params, number, unpack
-from trueno.errors import BatchError, DtypeError, ParameterError, suggestion
+from trueno.errors import BatchError, DtypeError, ParameterError
+from trueno.hints import lacking
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 
@@ -277,13 +279,14 @@ class Batch(Reading):
     async def execute_async(self) -> None:
         """Run the recorded ops in a worker thread, so that the event loop continues.
 
+        In a page without threads, where calls may not wait, only `read_async` waits.
         After a cancellation it waits for the kernel that runs, and only then raises: the batch can be executed again or
         closed.
         """
         self._open("execute_async")
         if not self._busy.acquire(False):
             raise BatchError(f"execute_async: {BUSY}")
-        await later(lambda given_up: self._execute(lambda: self._closed or given_up()), self._free)
+        await later(lambda given_up: self._execute(lambda: self._closed or given_up(), waits()), self._free)
 
     def _execute(self, stopped: Any, wait: bool = True) -> None:
         self._open("execute")
@@ -360,7 +363,7 @@ class Batch(Reading):
         op = TABLE.get(ALIASES.get(name, name))
         if op is None or name.startswith("_"):
             known = [*TABLE, *ALIASES, *METHODS]
-            raise AttributeError(f"Batch has no op or method {name!r}{suggestion(name, known)}")
+            raise AttributeError(lacking("Batch has no op or method", name, known, arrays=False))
         setattr(Batch, name, method(op))
         return getattr(self, name)
 

@@ -63,13 +63,17 @@ def takes_chains(name: str, residency: str) -> bool:
     return policy.rejection(registry.load(name), call) is None
 
 
-def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[str, ...] = ()) -> Schedule:
-    """The steps that compute the values `wanted`, and nothing else, on the backends `asked` (empty: any)."""
+def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[str, ...] = (), apart: str = ""
+             ) -> Schedule:  # fmt: skip
+    """The steps that compute the values `wanted`, and nothing else, on the backends `asked` (empty: any).
+
+    apart: why structured ops fuse with nothing here, if they do not.
+    """
     results = {v for v in wanted if graph.values[v].maker >= 0}
     live = _live(graph, results)
     results |= {whole for v in results if graph.values[whole := graph.whole(v)].maker >= 0}
     on = names(asked)
-    planner = _Planner(graph, residency, asked, all(takes_chains(name, residency) for name in on))
+    planner = _Planner(graph, residency, asked, all(takes_chains(name, residency) for name in on), apart)
     fused = fusing()
     single = "" if planner.chains and fused else SINGLE if fused else OFF
     fusion = Fusion(graph, live, planner.refusal, single)
@@ -82,7 +86,7 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
         for step in planner.steps(group, needed):
             step.apart |= {i: fusion.why[i] for i in step.ops if i in fusion.why}
             steps.append(step)
-    if fused:
+    if fused and not apart:
         steps = share(graph, steps, results, planner.shared_refusal)
     moves = [([graph.whole(v) for v, _ in s.reads], [v for v, _ in s.makes]) for s in steps]
     return Schedule(steps, assign(graph.values, moves, results), results, on, fused)
@@ -109,13 +113,16 @@ def _live(graph: Graph, wanted: set[int]) -> list[int]:
 
 
 class _Planner:
-    """Makes steps of groups.  chains: whether the named backends take ops that are not in the table."""
+    """Makes steps of groups.  chains: whether the named backends take ops that are not in the table.
 
-    def __init__(self, graph: Graph, residency: str, asked: tuple[str, ...], chains: bool) -> None:
+    apart: why no structured op has a tail.
+    """
+
+    def __init__(self, graph: Graph, residency: str, asked: tuple[str, ...], chains: bool, apart: str = "") -> None:
         self.graph = graph
         self.residency = residency
         self.request = state.choosing(asked, "trueno.Batch").request
-        self.chains = chains
+        self.chains, self.apart = chains, apart
         self._runners: dict[tuple[Any, ...], str] = {}
 
     def steps(self, group: Group, needed: set[int]) -> list[Step]:
@@ -159,6 +166,8 @@ class _Planner:
 
     def refusal(self, group: Group, tail: list[int], outputs: list[int]) -> str:
         """Why the backend of a group's head does not run this tail with it; empty if it does."""
+        if self.apart:
+            return self.apart
         outcome = self._finished(group, tail, outputs)
         return outcome if isinstance(outcome, str) else ""
 

@@ -81,6 +81,12 @@ def _rich_help(command: Any, ctx: Any) -> None:
     rich_format_help(obj=command, ctx=ctx, markup_mode="rich")
 
 
+def _flowing(text: str) -> str:
+    """A help text whose paragraphs are one line each, which the terminal's width divides; \\b keeps a paragraph."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(p if "\b" in p else " ".join(p.split()) for p in paragraphs)
+
+
 def _dress(command: Any) -> None:
     """Give a command, and those of a group, rich help whose texts are no markup: `[n]` in one is part of a signature.
 
@@ -94,7 +100,7 @@ def _dress(command: Any) -> None:
         for name in ("help", "short_help", "epilog"):
             text = getattr(part, name, None)
             if isinstance(text, str):
-                setattr(part, name, escape(escaped(text, keep="\n\b")))
+                setattr(part, name, escape(escaped(_flowing(text), keep="\n\b")))
     for inner in getattr(command, "commands", {}).values():
         _dress(inner)
 

@@ -37,7 +37,7 @@ def command(
     if json:
         write_json(report)
     elif explained:
-        show(setting_lines(report), console)
+        show(setting_lines(report, given_width(console)), console)
     else:
         show(lines(report, given_width(console), verbose), console)
     if report["health"] != "ok":

@@ -49,7 +49,8 @@ def command(
 ) -> None:
     """Show which backend would run a call, and why not another.
 
-    Nothing is run.  Every candidate has a reason, and capable ones a predicted time.
+    `trueno explain matmul 512x512 512x512`: nothing is run.  Every candidate has a reason, and capable ones a predicted
+    time.
     """
     row, T = find_op(op), find_dtypes(dtype, ("float32", "float64", *known()))[0]
     declare(T)
@@ -64,10 +65,9 @@ def command(
         for text, spec in zip(shapes, [*row.signature.inputs, *[row.signature.inputs[-1]] * len(shapes)], strict=False)
     ]
     if len(operands) != len(row.operands):
-        wanted = " ".join(row.operands)
-        raise ParameterError(
-            f"explain: {row.name} takes {len(row.operands)} operand(s), {wanted}; shapes: {len(shapes)}"
-        )
+        count, given = len(row.operands), len(shapes)
+        wanted = f"{count} operand{'s' * (count != 1)}, {', '.join(row.operands)}"
+        raise ParameterError(f"explain: {row.name} takes {wanted}; got {given} shape{'s' * (given != 1)}")
     names = [word.strip() for word in backend.split(",") if word.strip()]
     with use(*names) if names else nullcontext():  # otherwise TRUENO_BACKEND applies
         decision = explain(row.name, *operands, **parameters)

@@ -178,15 +178,16 @@ def _remarks(report: dict[str, Any], width: int | None) -> list[Line]:
     return result
 
 
-def setting_lines(report: dict[str, Any]) -> list[Line]:
-    """Two lines per setting: a sentence is too long for a table column."""
+def setting_lines(report: dict[str, Any], width: int | None) -> list[Line]:
+    """A line per setting, and below it what it does: a sentence is too long for a table column."""
     report = _spelled(report)
     result: list[Line] = []
     for s in report["settings"]:
         result.append(
             [(f"{s['name']} = {value(s['value'])}   ({s['origin']})", "" if s["origin"] == "default" else "bold")]
         )
-        result.append([(f"    {s['help']}", "dim")])
+        indent = "    "
+        result += [[(f"{indent}{line[0][0]}", "dim")] for line in _wrapped(s["help"], width and width - len(indent))]
     return [*result, *([(f"broken: {line}", "red")] for line in report["broken"])]
 
 

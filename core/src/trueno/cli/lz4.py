@@ -57,7 +57,8 @@ def decompress(
 ) -> None:
     """Decompress the LZ4 frames of IN, and compare their checksums.  OUT is written atomically."""
     start, data = perf_counter(), _read(source)
-    after = _write(source, target, force, contents(data, limit, backend))
+    read = [0]
+    after = _write(source, target, force, contents(data, limit, backend, read), read, len(data))
     _report(quiet, f"{number(len(data))} bytes became {number(after)}", target, start)
 
 
@@ -99,6 +100,8 @@ def _read(source: str) -> Array:
     """The bytes of a file, mapped, or of stdin."""
     try:
         if source == "-":
+            if sys.stdin is None:
+                raise FileError("lz4: stdin is closed; give the name of a file, or use a pipe")
             return np.frombuffer(sys.stdin.buffer.read(), np.uint8)
         path = Path(source)
         if not path.is_file() or not path.stat().st_size:
@@ -108,14 +111,14 @@ def _read(source: str) -> Array:
         raise FileError(f"lz4: {source} cannot be read: {error.strerror or error}") from None
 
 
-def _write(
-    source: str, target: str, force: bool, pieces: Iterable[bytes], read: list[int] | None = None, total: int = 0
-) -> int:
+def _write(source: str, target: str, force: bool, pieces: Iterable[bytes], read: list[int], total: int) -> int:
     """Write pieces to a file, which is replaced when all of it is there, or to stdout; the bytes that were written.
 
-    read: how many bytes of `total` have been read so far; without it, the bar shows the bytes that were written.
+    read: how many bytes of `total` have been read so far, which the bar shows.
     """
     if target == "-":
+        if sys.__stdout__ is None:  # sys.stdout takes reports to nowhere then
+            raise FileError("lz4: stdout is closed; give the name of a file, or use a pipe")
         if sys.stdout.isatty():
             raise ParameterError("lz4: stdout is a terminal, which does not show bytes; write a file, or use a pipe")
         return sum(sys.stdout.buffer.write(piece) for piece in pieces)
@@ -132,7 +135,7 @@ def _write(
             task = bar.add_task("lz4", total=total or None)
             for piece in pieces:
                 done += file.write(piece)
-                bar.update(task, completed=done if read is None else read[0])
+                bar.update(task, completed=read[0])
     except OSError as error:
         raise FileError(f"lz4: {target} cannot be written: {error.strerror or error}") from None
     return done

@@ -89,6 +89,6 @@ def _doctor(chosen: argparse.Namespace) -> int:
     else:
         known = sys.stdout.isatty() or os.environ.get("COLUMNS")
         width = shutil.get_terminal_size().columns if known else None
-        for line in setting_lines(report) if chosen.settings else lines(report, width, chosen.verbose):
+        for line in setting_lines(report, width) if chosen.settings else lines(report, width, chosen.verbose):
             print(escaped("".join(text for text, _ in line)).rstrip())
     return HEALTH.index(report["health"])

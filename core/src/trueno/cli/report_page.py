@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """Write a page about this machine: every op's speed, the choices of the selector, and accuracy.
 
-    One HTML file, which needs no network. Needs matplotlib: pip install 'trueno[plot]'.
+    One HTML file, which needs no network. Needs matplotlib: the extra `plot`.
     """
     chosen = find_ops(ops)
     pictures.matplotlib()

@@ -23,6 +23,7 @@ NEEDED = ("batch", "inputs", "outputs")
 def export(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", show_default=False)],
     folder: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("web"),
+    wasm: Annotated[bool, typer.Option("--wasm", help="Also compile for pages without a GPU.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what an earlier export wrote.")] = False,
 ) -> None:
     """Run SCRIPT.py, which records `batch` on "wgpu" and names `inputs` and `outputs`, and export that batch.
@@ -32,7 +33,9 @@ def export(
     found = _run(script)
     if missing := [name for name in NEEDED if name not in found]:
         raise ParameterError(f"web export: {script} has no {', no '.join(missing)}; it must define {', '.join(NEEDED)}")
-    path = trueno.web.export(found["batch"], folder, inputs=found["inputs"], outputs=found["outputs"], force=force)
+    path = trueno.web.export(
+        found["batch"], folder, inputs=found["inputs"], outputs=found["outputs"], wasm=wasm, force=force
+    )
     nbytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     screen().print(f"{path}: {number(nbytes)} bytes; try it: trueno web serve {path.parent}")
 

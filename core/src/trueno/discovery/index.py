@@ -28,7 +28,8 @@ from trueno.version import __version__
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-BACKENDS, HOOKS, COMMANDS, GATES = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands", "trueno.gates")
+BACKENDS, HOOKS, *_ = GROUPS = ("trueno.backends", "trueno.hooks", "trueno.commands", "trueno.gates", "trueno.arrays")
+LIBRARIES = ("dask",)  # extras whose distribution adds a library of arrays, and no backend
 
 RACY = 2 * 10**9
 """Nanoseconds within which a folder may change twice under one time stamp: file systems have coarse clocks."""
@@ -89,16 +90,15 @@ def extras() -> dict[str, str]:
     """The backends that the core's own extras bring: names, and the distribution that each needs."""
     from importlib.metadata import PackageNotFoundError, requires
 
-    try:
+    needs: list[str] = []
+    with suppress(PackageNotFoundError):  # a frozen application may have left it out
         needs = requires("trueno") or []
-    except PackageNotFoundError:  # a frozen application may have left it out
-        needs = []
     backends: dict[str, str] = {}
     for need in needs:
         what, _, marker = need.partition(";")
         extra = re.search(r"""extra\s*==\s*['"]([\w-]+)['"]""", marker)
         distribution = normalized(re.split(r"[^\w.-]", what.strip(), maxsplit=1)[0])
-        if extra and distribution == f"trueno-{extra[1]}":  # `cuda12` and `all` are no names of backends
+        if extra and distribution == f"trueno-{extra[1]}" and extra[1] not in LIBRARIES:  # nor are `cuda12` and `all`
             backends[extra[1]] = distribution
     return backends
 

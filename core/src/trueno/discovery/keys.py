@@ -65,22 +65,17 @@ VARIABLE = _table(
     ],
 )
 
+MODULES: Shape = {"description": "modules that must be installed; they are not imported"} | _list(
+    _text(_PATH, "the name of a module"), "a list of modules"
+)
 PLATFORM = _table(
     {
         "any_path": {"description": "one of these files or folders must exist; ${NAME} is the environment's"}
-        | _list(TEXT, "a list of paths, one or more", minItems=1)
+        | _list(TEXT, "a list of paths, one or more", minItems=1),
+        "modules": MODULES | {"description": "modules that must be installed there, in the place of the others"},
     }
 )
-
-REQUIRE = _table(
-    {
-        "modules": {"description": "modules that must be installed; they are not imported"}
-        | _list(_text(_PATH, "the name of a module"), "a list of modules"),
-        "linux": PLATFORM,
-        "darwin": PLATFORM,
-        "win32": PLATFORM,
-    }
-)
+REQUIRE = _table({"modules": MODULES} | dict.fromkeys(("linux", "darwin", "win32", "emscripten"), PLATFORM))
 
 TABLE: Shape = _table(
     {

@@ -67,10 +67,10 @@ class Manifest:
             return "api_mismatch", self._mismatch()
         if self.unavailable:
             return "not_built", self.unavailable
-        paths = self.require.get(sys.platform, {}).get("any_path", ())
+        paths = (here := self.require.get(sys.platform, {})).get("any_path", ())
         if paths and not any(os.path.exists(os.path.expandvars(path)) for path in paths):
             return "no_device", f"no device or driver is visible: {', '.join(map(escaped, paths))} missing"
-        for module in self.require.get("modules", ()):
+        for module in here.get("modules", self.require.get("modules", ())):
             top = module.partition(".")[0]
             if not _installed(top):
                 return "missing", f"the module {module} is not installed{self._remedy(top)}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from trueno import hints
 from trueno.changes import changed
 from trueno.discovery.entry import Entry as Entry  # other modules import it from here
 from trueno.discovery.index import extras
@@ -19,7 +20,7 @@ from trueno.discovery.manifest import Manifest, parse
 from trueno.discovery.manifest import load as read
 from trueno.discovery.protocol import Backend
 from trueno.discovery.scan import declare_settings, described_source, same_manifest, scan, switch_off
-from trueno.errors import ParameterError, UnknownBackend, suggestion
+from trueno.errors import ParameterError, UnknownBackend
 from trueno.firstuse import importing
 from trueno.locks import ForkSafeLock
 from trueno.remedies import install
@@ -70,7 +71,7 @@ def load(name: str) -> Backend:
     if entry is None:
         limit = settings.origin("TRUENO_AUTOLOAD")
         only = "" if limit.origin == "default" else f" (TRUENO_AUTOLOAD is {limit.value!r}, from {limit.origin})"
-        remedy = f": {install(name)}" if name in extras() else suggestion(name, installed)
+        remedy = f": {install(name)}" if name in extras() else hints.backend(name, sorted(installed))
         raise UnknownBackend(f'"{name}" is not installed{remedy}; installed: {", ".join(sorted(installed))}{only}')
     return entry.load()
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from trueno.dispatch.canonical import Form, canonical
 from trueno.dispatch.coerce import shown
-from trueno.errors import GuardError, ParameterError, ShapeError
+from trueno.errors import GuardError, ParameterError, ShapeError, dimensions
 from trueno.ops import TABLE
 from trueno.ops.op import Op
 
@@ -141,7 +141,7 @@ def _order(op: Op, i: int, shape: Shape, axis: int) -> Shape | None:
     if not spec.leading or op.over not in spec.dims:
         return None
     if -axis > len(shape):
-        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {spec.name} has {len(shape)} dimension(s)")
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {spec.name} has {dimensions(len(shape))}")
     return _last(axis, len(shape))
 
 
@@ -190,13 +190,13 @@ def row_axis(op: Op, shapes: tuple[Shape, ...], axis: Any, keepdims: Any) -> int
     if axis is None and op.reduces:
         return None
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        other = " or None" if op.reduces else ""
+        other = ", a tuple of integers, or None" if op.reduces else ""
         raise ParameterError(f"{op.name}: axis is {shown(axis)}; it must be an integer{other}")
     ranks = [
         len(s) for spec, s in zip(op.signature.inputs, shapes, strict=True) if spec.leading and op.over in spec.dims
     ]
     if axis != -1 and not -max(ranks) <= axis < max(ranks):
-        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {op.operands[0]} has {max(ranks)} dimension(s)")
+        raise ParameterError(f"{op.name}: axis is {shown(axis)}, but {op.operands[0]} has {dimensions(max(ranks))}")
     return int(axis - max(ranks) if axis >= 0 else axis)
 
 

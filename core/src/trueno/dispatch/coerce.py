@@ -152,7 +152,7 @@ def _bytes(op: Op, spec: ArraySpec, x: Any) -> Array:
     if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or isinstance(x, np.ma.MaskedArray):
         what = x.dtype if isinstance(x, np.ndarray) and x.dtype != np.uint8 else type(x).__name__
         if not spec.blocks:
-            raise DtypeError(f"{op.name}: {name} is {what}; give a uint8 array: x.view, or numpy.frombuffer")
+            raise DtypeError(f"{op.name}: {name} is {what}; give a uint8 array: {name}.view(numpy.uint8)")
         if op.caches:
             raise DtypeError(f"{op.name}: {name} is {what}; give an array of the cache's dtype, or a trueno.KVCache's")
         raise DtypeError(f"{op.name}: {name} is {what}; give a QuantizedMatrix (trueno.quantize), or its bytes (uint8)")
@@ -231,7 +231,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > WIDE_BITS:
         return f"a whole number of {value.bit_length()} bits"
     try:
-        text = repr(value)
+        text = f"an array of shape {value.shape}" if getattr(value, "shape", ()) else repr(value)
     except Exception:
         return f"a {type(value).__name__}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

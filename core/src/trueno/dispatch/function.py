@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from trueno.border import NAMES, describe, ending
+from trueno.border import NAMES, describe, ending, refusal
 from trueno.discovery.protocol import Backend, Refused
 from trueno.dispatch import plan
 from trueno.dispatch.asking import use
@@ -106,18 +106,16 @@ def source(op: Op) -> str:
         return f"{name}.__class__ is _ndarray" + (f" and {name}.dtype is {dtypes[spec.type]}" if name != x else "")
 
     dtypes = {"": "_dtype", "index": "_int64", **dict.fromkeys(("blocks", "cache", "bytes"), "_uint8")}
-    conditions = [plain(spec.name, spec) for spec in inputs]
+    conditions = ["not _more and not _other", *(plain(spec.name, spec) for spec in inputs)]
     # A parameter that is not passed is the default itself, which is valid: one comparison by identity.
-    other = ["not _other"] if "axis" in extra and len(inputs) == 1 else []  # a dict costs 20 ns
-    conditions += ["axis is _axis", *other] if "axis" in extra else []
+    conditions += ["axis is _axis"] if "axis" in extra else []
     conditions += ["keepdims is False"] if "keepdims" in extra else []
     conditions += _parameters(op)
     # An error of the check is raised by the general path, whose operands it may also be about.
     checked = ", ".join([*op.operands, *(f"{name}={name}" for name in op.checked)])
     conditions += [f"_check({checked}) is None"] if op.check is not None else []
     scalars = "".join(f"{n!r}: {n}, " for n in (*op.symbolic, *(p.name for p in op.static), *extra))
-    keyword += ["**_other"] if other else []
-    lines = [f"def {op.name}({', '.join([*positional, '*', *keyword])}):"]
+    lines = [f"def {op.name}({', '.join([*positional, '*_more', *keyword, '**_other'])}):"]
     lines += ["    _user = out"] if op.updates else []
     for spec in inputs:
         if spec.blocks:  # a QuantizedMatrix knows its format
@@ -163,6 +161,7 @@ def source(op: Op) -> str:
             return [f"{pad}return {result}"]
         return [f"{pad}_result = {result}", f"{pad}return _result if out is _user else _user"]
 
+    lines += refusal()
     # Indices in int32 are converted here: the general path would take a hundred microseconds more.
     same = {p.name: p.name for p in listed}
     for spec in inputs:
@@ -171,9 +170,9 @@ def source(op: Op) -> str:
             lines.append(f"    if {spec.name}.__class__ is _ndarray and {spec.name}.dtype is _int32:")
             lines.append(f"        _wide = {spec.name}.astype(_int64)")
             lines += returned("        ", f"{op.name}({again})")
-    lines += short_way(op, [p.name for p in listed if p.name not in (*op.operands, "out")], bool(other))
+    lines += short_way(op, [p.name for p in listed if p.name not in (*op.operands, "out")])
     passed = f"({', '.join(op.operands)},), {{{scalars}}}, out"
-    lines += ending(op.name, passed, returned, along="axis" in extra, other=bool(other))
+    lines += ending(op.name, passed, returned, along="axis" in extra)
     return "\n".join(lines) + "\n"
 
 

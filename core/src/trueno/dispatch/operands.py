@@ -39,8 +39,8 @@ def float_dtype(op: Op, named: Sequence[tuple[str, Dtype]]) -> Dtype | None:
             mismatch = f"{name} is {dtype}, but {named[0][0]} is {named[0][1]}"
             raise DtypeError(f"{op.name}: {mismatch}; convert one of them to the other's dtype")
     if op.quantized and named and named[0][1] != np.float32:
-        what = "ops on caches" if op.caches else "blocks"
-        raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; {what} require float32: convert it")
+        needs = f"{'ops on caches' if op.caches else 'blocks'} require float32: convert it with .astype(numpy.float32)"
+        raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; {needs}")
     return named[0][1] if named else np.dtype(np.float32) if op.single else None
 
 

@@ -17,7 +17,7 @@ def listed(op: Op, out: Any) -> list[Any]:
     count = len(op.signature.outputs)
     outs = list(out) if isinstance(out, (tuple, list)) and count > 1 else [out]
     if len(outs) != count:
-        raise OutError(f"{op.name}: out has {len(outs)} array(s), but there are {count} results")
+        raise OutError(f"{op.name}: out has {len(outs)} array{'s' * (len(outs) != 1)}, but there are {count} results")
     return outs
 
 

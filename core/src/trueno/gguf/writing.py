@@ -30,15 +30,25 @@ class Entry(NamedTuple):
     raw: Callable[[], Any]
 
 
-def write(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+ARRAYS = {"general.architecture": "unknown"}
+"""The metadata of a file that is no model."""
+
+
+def write(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, Any] = ARRAYS) -> None:
     """Write a GGUF file: version 3, little endian.
 
     tensors: by name, in order: NumPy arrays (float32, float16, float64, int8 to int64), QuantizedMatrix, or a `Tensor`
-    of another file.  metadata: must hold `general.architecture`.  Values from a file keep their types, and so do
-    NumPy's numbers and arrays; otherwise an int becomes uint32 (or int32, uint64, int64 to hold it), a float float32
-    (float64 if out of its range), and a list an array of one such type (an empty list an array of texts).
+    of another file.  metadata: must hold `general.architecture`, by default "unknown".  Values from a file
+    keep their types, and so do NumPy's numbers and arrays; otherwise an int becomes uint32 (or int32, uint64, int64 to
+    hold it), a float float32 (float64 if out of its range), and a list an array of one such type (an empty list an
+    array of texts).
     The file is written atomically.  FileError, ParameterError, DtypeError.
     """
+    if not isinstance(path, (str, Path)):
+        raise ParameterError(f"gguf: path is {type(path).__name__}; the order is write(path, tensors, metadata)")
+    for what, given in (("tensors", tensors), ("metadata", metadata)):
+        if not hasattr(given, "items"):
+            raise ParameterError(f"gguf: {what} is {type(given).__name__}; give a dict by name, such as {{'w': w}}")
     put(path, [entry(name, x) for name, x in tensors.items()], metadata)
 
 

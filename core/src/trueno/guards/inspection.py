@@ -135,11 +135,11 @@ class _Trip:
         """The message: op, backend, number of elements, and the position of the first."""
         f, op = self.finding, f"{self.call.op.name} on {self.name}"
         first = f"the first is {f.place}" + (f" of shape {f.shape}" if len(f.shape) > 0 else "")
-        if self.condition.tolerance is not None:
-            limit = f"{self.condition.tolerance:g}"
-            return f"{op} differs from the reference by more than {limit} at {number(f.count)} place(s): {f.detail}"
+        places = f"{number(f.count)} place{'s' * (f.count != 1)}"
+        if (limit := self.condition.tolerance) is not None:
+            return f"{op} differs from the reference by more than {limit:g} at {places}: {f.detail}"
         if self.condition.kind == "overflow":
-            return f"{op} overflowed {self.call.dtype} at {number(f.count)} place(s): {first}; {self.inputs}"
+            return f"{op} overflowed {self.call.dtype} at {places}: {first}; {self.inputs}"
         word = {"nan": "NaN", "inf": "Inf"}[self.condition.kind]
         return f"{op} made {number(f.count)} {word}: {first}; {self.inputs}"
 

@@ -3,17 +3,19 @@
 The operands become arrays in the same memory, the public function runs as if the caller had passed those, and the
 results become arrays of the caller's library.  One call has arrays of one library: beside a tensor a NumPy array is an
 error, beside a pandas object it is not.  Numbers and lists stand beside both.  Beside a `Vector` or `Matrix`, results
-are such.
+are such.  A library that a plugin has added runs the whole call itself.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from trueno.errors import DtypeError, OutError
 from trueno.interop import frames, tensors
-from trueno.interop.kinds import Library, library
+from trueno.interop.kinds import library
+from trueno.interop.library import Library
+from trueno.interop.plugins import Runner
 from trueno.ops.op import Op
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {}
@@ -24,18 +26,14 @@ where `run` must take the call; the same for indices; one from an array to a res
 """
 
 
-def short_way(op: Op, parameters: Iterable[str], other: bool = False) -> list[str]:
-    """The lines of a public function that take the short way, for a call that its own fast path refused.
-
-    other: whether the function takes any keyword, to name ours in an error.
-    """
+def short_way(op: Op, parameters: Iterable[str]) -> list[str]:
+    """The lines of a public function that take the short way, for a call that its own fast path refused."""
     inputs = op.signature.inputs
     if any(spec.type not in ("", "index") for spec in inputs):
         return []
     first, names = op.operands[0], [f"_a{i}" for i in range(len(inputs))]
     taken = [f"{a} = {'_whole' if spec.index else '_take'}({spec.name})" for a, spec in zip(names, inputs, strict=True)]
     given = ", ".join([*names, *(f"{name}={name}" for name in parameters)])
-    more = ", **_other" if other else ""
     several = len(op.signature.outputs) > 1  # out is a tuple then
     return [
         f"    if {first}.__class__ is not _ndarray and (_ways := _FAST.get({first}.__class__)) is not None:",
@@ -43,11 +41,11 @@ def short_way(op: Op, parameters: Iterable[str], other: bool = False) -> list[st
         *(f"        {line}" for line in taken),
         f"        if {' and '.join(f'{a} is not None' for a in names)}:",
         "            if out is None:",
-        f"                _result = {op.name}({given}{more})",
+        f"                _result = {op.name}({given})",
         "                return _back(_result) if _result.__class__ is _ndarray else _give(_result)",
         f"            _out = {None if several else f'_take(out) if out.__class__ is {first}.__class__ else None'}",
         "            if _out is not None:",
-        f"                {op.name}({given}, out=_out{more})",
+        f"                {op.name}({given}, out=_out)",
         "                return out",
     ]
 
@@ -60,6 +58,15 @@ def foreign(operands: tuple[Any, ...], out: Any) -> bool:
     if out is None or out.__class__ is np.ndarray:
         return False
     return any(library(type(x)) is not None for x in _listed(out))
+
+
+def runner(operands: tuple[Any, ...], out: Any) -> Runner | None:
+    """The library of an operand, or of an array of `out`, that runs calls itself; None if there is none."""
+    for x in (*operands, *_listed(out)):
+        known = None if x.__class__ is np.ndarray else library(type(x))
+        if hasattr(known, "call"):
+            return cast(Runner, known)
+    return None
 
 
 def bare(op: Op, operands: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -82,6 +89,12 @@ def taken(what: str, name: str, x: Any) -> Any:
     return x if known is None else known.take(what, name, x)
 
 
+def aimed(what: str, x: Any) -> Any:
+    """`out`, an array of any library, as NumPy's or its device's in the same memory; OutError where there is none."""
+    known = None if x.__class__ is np.ndarray else library(type(x))
+    return x if known is None else known.target(what, "out", x)
+
+
 def returned(like: Any, result: Any) -> Any:
     """A result as an array of the library of `like`; itself beside arrays and pandas objects."""
     known = library(type(like))
@@ -90,6 +103,9 @@ def returned(like: Any, result: Any) -> Any:
 
 def run(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:
     """Run a call with arrays of another library; the results are such arrays, or what the caller passed as `out`."""
+    own = runner(operands, out)
+    if own is not None:
+        return own.call(op, operands, scalars, out)
     outs = _listed(out)
     named = {spec.name: x for spec, x in zip(op.signature.inputs, operands, strict=True)}
     tensors.hasten(FAST)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trueno.errors import DtypeError, OutError, ParameterError, ShapeError
+from trueno.errors import DtypeError, OutError, ParameterError, ShapeError, dimensions
 from trueno.ops.op import Op
 from trueno.ops.signature import ArraySpec
 
@@ -20,13 +20,32 @@ Labels = dict[Any, tuple[Any, str]]
 
 
 def take(what: str, name: str, x: Any) -> Any:
-    """The values of a Series or DataFrame as a NumPy array; of a DataFrame of one dtype in the same memory."""
-    return x.to_numpy()
+    """The values of a Series or DataFrame as a NumPy array; of a DataFrame of one dtype in the same memory.
+
+    Floats of pandas' own (`Float64`, `double[pyarrow]`) become NumPy's, and a missing one NaN.  DtypeError for columns
+    that hold no numbers, and names them.
+    """
+    values = x.to_numpy()
+    if values.dtype != object:
+        return values
+    kinds = [x.dtype] if x.ndim == 1 else list(x.dtypes)
+    numbers = sys.modules["pandas"].api.types.is_numeric_dtype
+    if all(numbers(kind) and getattr(kind, "kind", "") in "fiu" for kind in kinds):
+        own = {getattr(kind, "numpy_dtype", kind) for kind in kinds}
+        return x.to_numpy(dtype=own.pop() if len(own) == 1 else np.float64, na_value=np.nan)
+    if x.ndim == 1:
+        return values
+    wrong = [repr(c) for c, kind in zip(x.columns, kinds, strict=True) if not numbers(kind)]
+    if not wrong:
+        return values
+    some = ", ".join(wrong[:3]) + ", …" * (len(wrong) > 3)
+    remedy = f"select the others: {name}.select_dtypes('number')"
+    raise DtypeError(f"{what}: {name} has columns that are not numbers: {some}; {remedy}")
 
 
 def host(what: str, name: str, x: Any) -> np.ndarray[Any, Any]:
     """As `take`: the values are on the host."""
-    return x.to_numpy()  # type: ignore[no-any-return]
+    return take(what, name, x)  # type: ignore[no-any-return]
 
 
 def target(what: str, name: str, x: Any) -> Any:
@@ -122,5 +141,5 @@ def _result_keys(op: Op, spec: ArraySpec, rank: int, axis: Any, keepdims: bool) 
 def _place(op: Op, axis: Any, rank: int) -> int:
     """The axis counted from the front."""
     if not -rank <= axis < rank:
-        raise ParameterError(f"{op.name}: axis is {axis}, but the operand has {rank} dimension(s)")
+        raise ParameterError(f"{op.name}: axis is {axis}, but the operand has {dimensions(rank)}")
     return int(axis) % rank

@@ -9,9 +9,19 @@
 It needs the packages lz4 and xxhash (`pip install 'trueno[lz4]'`).  `trueno lz4` does it from the command line.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from trueno.hints import member
 from trueno.lz4.file import File, open  # noqa: A004 - as gzip and zipfile name theirs
 from trueno.lz4.pages import Pages, compress_pages, decompress_pages
 from trueno.lz4.reading import decompress
 from trueno.lz4.writing import compress
 
 __all__ = ["File", "Pages", "compress", "compress_pages", "decompress", "decompress_pages", "open"]
+
+
+if not TYPE_CHECKING:  # checkers know what is here
+    from trueno.hints import member
+
+    def __getattr__(name: str) -> NoReturn:
+        raise AttributeError(member(__name__, name, __all__))

@@ -3,28 +3,33 @@
 import builtins
 import mmap
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import accumulate
+from threading import Lock
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from trueno.errors import DtypeError, FileError, ParameterError
-from trueno.lz4.header import Array, Frame, frames
+from trueno.errors import DtypeError, FileError, LZ4Error, MissingFile, ParameterError
+from trueno.lz4.header import Frame, frames
 from trueno.lz4.incoming import whole
 from trueno.lz4.reading import PAGE, block, pages
 
 Path = str | os.PathLike[str]
+AT_ONCE = 1024
+"""Pages that one call decompresses."""
 
 
 def open(path: Path, *, backend: str | None = None) -> "File":  # noqa: A001 - as gzip and zipfile name theirs
     """A file of LZ4 frames, to read pages and ranges of bytes from.
 
     Opening reads the headers of all blocks, and compares their checksums if there are any.  backend: where to
-    decompress; the best one by default.  FileError for a file that cannot be read, LZ4Error for one that is damaged or
-    is not LZ4, or whose blocks refer to each other: `trueno.lz4.decompress` reads that.
+    decompress; the best one by default.  FileError for a file that cannot be read, MissingFile if
+    there is none, LZ4Error for one that is damaged or is not LZ4, or whose blocks refer to each other:
+    `trueno.lz4.decompress` reads that.
     """
     return File(path, backend)
 
@@ -42,6 +47,8 @@ class File:
             with builtins.open(self.path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        except FileNotFoundError as error:
+            raise MissingFile(f"lz4.open: {self.path} cannot be read: {error.strerror}", self.path) from None
         except (OSError, ValueError) as error:
             raise FileError(f"lz4.open: {self.path} cannot be read: {error}") from None
         self._data = np.frombuffer(self._map or b"", np.uint8)
@@ -52,8 +59,11 @@ class File:
             raise
         counts = [len(frame.sizes) for frame in self.frames]
         self._first = np.cumsum([0, *counts]).tolist()
-        self._starts: Array | None = None
-        self._exact = False
+        self._starts = [0]
+        """Where pages begin in the content, as far as that is known, and the end of the last of these."""
+        self._longest = 0
+        """Bytes of the longest page that was read: room for the next ones."""
+        self._measuring = Lock()
 
     def _checked(self) -> list[Frame]:
         found = frames(self._data.data)
@@ -81,12 +91,21 @@ class File:
         return b"".join(self._read(number % self.pages, 1))
 
     def __len__(self) -> int:
-        """Bytes of the content of all frames."""
+        """Bytes of the content of all frames; without decompressing where their headers say it."""
         self._open()
-        return int(self._places()[-1])
+        said = [frame.content for frame in self.frames]
+        if None not in said:
+            return sum(n for n in said if n is not None)
+        while self._measure():
+            pass
+        return self._starts[-1]
 
     def __getitem__(self, which: int | slice) -> Any:
-        """A byte, or a range of bytes, of the content; only the pages that hold them are decompressed."""
+        """A byte, or a range of bytes, of the content.
+
+        Frames do not say how long their pages are, so the first range that ends farther than all before decompresses
+        the pages up to there once; from then on only those that a range needs.  `read` decompresses one page alone.
+        """
         self._open()
         if not isinstance(which, slice):
             places = range(len(self))
@@ -99,13 +118,11 @@ class File:
             raise ParameterError(f"lz4.File: the step is {step}; a range of bytes has step 1: file[a:b][::{step}]")
         if stop <= start:
             return b""
-        while True:
-            places = self._places().tolist()
-            first, last = bisect_right(places, start) - 1, bisect_right(places, stop - 1) - 1
-            found = list(self._read(first, last - first + 1))
-            if self._exact or [len(p) for p in found] == np.diff(places[first : last + 2]).tolist():
-                return b"".join(found)[start - places[first] : stop - places[first]]
-            self._starts = self._measured()  # pages of different lengths
+        while self._starts[-1] < stop and self._measure():
+            pass
+        first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, stop) - 1
+        content = b"".join(self._read(first, last - first + 1))
+        return content[start - self._starts[first] : stop - self._starts[first]]
 
     def _open(self) -> None:
         if self._closed:
@@ -116,43 +133,40 @@ class File:
         while count:
             k = bisect_right(self._first, first) - 1
             frame, at = self.frames[k], first - self._first[k]
-            some = min(count, self._first[k + 1] - first, 1024)
+            some = min(count, self._first[k + 1] - first, AT_ONCE if self._longest else 1)
             if frame.most > PAGE:
                 yield from (block(frame, at + i, self._data) for i in range(some))
             else:
                 which = np.arange(at, at + some)
-                found = pages(frame, which, int(frame.holds(which).max()), self._data, self._backend)
+                room = int(frame.holds(which).max())
+                found = pages(frame, which, min(room, self._longest or room), self._data, self._backend)
+                self._longest = max(self._longest, *map(len, found))
                 yield from map(bytes, found)
             first, count = first + some, count - some
 
-    def _places(self) -> Array:
-        """Where each page begins in the content, and its end: as headers let expect, unless that was wrong."""
-        if self._starts is None:
-            lengths = [self._expected(k) for k in range(len(self.frames))]
-            if any(each is None for each in lengths):
-                self._starts = self._measured()
-            else:
-                self._starts = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
-        return self._starts
-
-    def _expected(self, k: int) -> Array | None:
-        """The lengths of a frame's pages, if its header gives the whole and all but the last are as the first."""
-        frame, count = self.frames[k], len(self.frames[k].sizes)
-        if not count:
-            return np.zeros(0, np.int64)
-        if frame.content is None:
-            return None
-        page = len(self.read(self._first[k]))
-        rest = frame.content - page * (count - 1)
-        if not 0 <= rest <= page:
-            return None
-        return np.array([page] * (count - 1) + [rest])
-
-    def _measured(self) -> Array:
-        """Where each page begins, by decompressing all of them."""
-        self._exact = True
-        lengths = [len(page) for page in self._read(0, self.pages)]
-        return np.cumsum([0, *lengths], dtype=np.int64)
+    def _measure(self) -> bool:
+        """Find out where some more pages begin; False if all are known.  LZ4Error if a header says something else."""
+        with self._measuring:
+            starts = self._starts
+            known = len(starts) - 1
+            if known == self.pages:
+                return False
+            k = bisect_right(self._first, known) - 1
+            frame, end = self.frames[k], self._first[k + 1]
+            some = min(end - known, max(AT_ONCE * PAGE // frame.most, 1))
+            try:
+                lengths = [len(page) for page in self._read(known, some)]
+            except LZ4Error:
+                if some == 1:
+                    raise
+                lengths = [len(page) for page in self._read(known, 1)]  # a damaged page may not be needed
+            more = list(accumulate(lengths, initial=starts[-1]))[1:]
+            if known + len(more) == end:
+                content = more[-1] - starts[self._first[k]]
+                if frame.content not in (None, content):
+                    raise frame.error(f"its content has {content} bytes, and its header says {frame.content}")
+            self._starts = starts + more
+            return True
 
     def close(self) -> None:
         """Close the file; pages cannot be read any more.  Closing again has no effect."""

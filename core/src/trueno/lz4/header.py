@@ -1,7 +1,9 @@
 """LZ4's frame format: headers, the index of a frame's blocks, and checksums.
 
 A frame is a magic number, two bytes of flags, the size of the content if the flags say so, a byte of checksum, then
-blocks, each behind its size in four bytes, an end mark of zeros, and a checksum of the content if there is one.
+blocks, each behind its size in four bytes, an end mark of zeros, and a checksum of the content if there is one.  A
+legacy frame, as `lz4 -l` and Linux kernels have it, is another magic number and blocks of 8 MiB behind their sizes; the
+end of the stream or the next magic number ends it.
 Source: lz4_Frame_format.md of the LZ4 project, 1.6.x.
 """
 
@@ -21,7 +23,8 @@ Array = npt.NDArray[Any]
 
 MAGIC = 0x184D2204
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)
-LEGACY = 0x184C2102
+LEGACY, LEGACY_MOST = 0x184C2102, 8 << 20
+"""The magic number of a legacy frame, and the most bytes that one of its blocks decodes to."""
 VERSION = 1
 LINKED_AT, BLOCK_SUM, CONTENT_SIZE, CONTENT_SUM, RESERVED, DICTIONARY = 5, 4, 3, 2, 1, 0
 """Bits of the first byte of flags; that of LINKED_AT is set if blocks are not linked."""
@@ -125,11 +128,9 @@ class Scanner:
             if magic in SKIPPABLE:
                 self.take(self.word("the size of a skippable frame"), "a skippable frame")
                 continue
-            if magic == LEGACY:
-                raise self.error("it is a legacy frame, of lz4 before 2013; the command lz4 converts it: lz4 -d, lz4")
-            if magic != MAGIC:
+            if magic not in (MAGIC, LEGACY):
                 raise self.error(f"it begins with {magic:#010x}, and frames of LZ4 with {MAGIC:#010x}")
-            found.append(self.frame())
+            found.append(self.frame() if magic == MAGIC else self.legacy())
             self.number += 1
         if not self.data:
             raise LZ4Error("lz4: there are no bytes; a frame has 11 at least")
@@ -176,6 +177,23 @@ class Scanner:
             most_held = f"its {len(sizes)} blocks hold {frame.bound} bytes at most"
             raise self.error(f"it says that it has {content} bytes of content, and {most_held}")
         return frame
+
+    def legacy(self) -> Frame:
+        """The legacy frame behind a magic number that was read."""
+        offsets: list[int] = []
+        sizes: list[int] = []
+        while self.at < len(self.data):
+            size = self.word(f"the size of page {len(sizes)}")
+            if size in (MAGIC, LEGACY) or size in SKIPPABLE:
+                self.at -= WORD.size
+                break
+            if not 0 < size <= LEGACY_MOST + LEGACY_MOST // 255 + 16:  # what a block of incompressible bytes takes
+                raise self.error(f"page {len(sizes)} at byte {self.at} of a legacy frame has {size} bytes")
+            self.take(size, f"page {len(sizes)}")
+            offsets.append(self.at - size)
+            sizes.append(size)
+        places = np.array(offsets, np.int64), np.array(sizes, np.int64)
+        return Frame(self.number, self.start, self.at, False, LEGACY_MOST, None, *places, None)
 
 
 def frames(data: Buffer) -> list[Frame]:

@@ -7,26 +7,36 @@ import numpy as np
 
 from trueno.dispatch.asking import use
 from trueno.dispatch.coerce import shown
+from trueno.dispatch.transfer import device_of, host, unwrap
 from trueno.errors import DtypeError, ParameterError
 from trueno.lz4.header import Array
+
+EXPORTS = ("__dlpack__", "__array__", "__array_interface__", "__cuda_array_interface__")
+"""What arrays of other libraries have one of, at least."""
 
 
 def octets(who: str, name: str, data: Any) -> Array:
     """The bytes of bytes, a buffer or an array, as uint8 [length]; DtypeError for any other object.
 
-    An array's elements are taken in C order; one whose memory is not contiguous is copied.
+    An array's elements are taken in C order; one whose memory is not contiguous, or is that of a device, is copied.
     """
-    if isinstance(data, np.ndarray):
-        if isinstance(data, np.ma.MaskedArray) or data.dtype.hasobject:
-            what = "a masked array, whose mask would be lost" if isinstance(data, np.ma.MaskedArray) else data.dtype
-            raise DtypeError(f"{who}: {name} is {what}; give an array of numbers")
-        return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    try:
-        view = memoryview(data)
-    except (TypeError, ValueError, BufferError):
-        remedy = "encode it first" if isinstance(data, str) else "give bytes, a buffer or a NumPy array"
-        raise DtypeError(f"{who}: {name} is {type(data).__name__}; {remedy}") from None
-    return np.frombuffer(view if view.c_contiguous else view.tobytes(), np.uint8)
+    data = unwrap(data)
+    if not isinstance(data, np.ndarray):
+        try:
+            view = memoryview(data)
+        except (TypeError, ValueError, BufferError):
+            if device_of(data) is None and not any(hasattr(type(data), export) for export in EXPORTS):
+                remedy = "encode it first" if isinstance(data, str) else "give bytes, a buffer or an array"
+                raise DtypeError(f"{who}: {name} is {type(data).__name__}; {remedy}") from None
+            data = host(who, data)
+        else:
+            if "O" not in view.format:
+                return np.frombuffer(view if view.c_contiguous else view.tobytes(), np.uint8)
+            data = np.asarray(view)
+    if isinstance(data, np.ma.MaskedArray) or data.dtype.hasobject:
+        what = "a masked array, whose mask would be lost" if isinstance(data, np.ma.MaskedArray) else data.dtype
+        raise DtypeError(f"{who}: {name} is {what}; give an array of numbers")
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
 
 def whole(who: str, name: str, value: Any, low: int, high: int | None = None) -> int:

@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from trueno.dispatch.function import function
-from trueno.dispatch.transfer import device_of, numpy, unwrap
+from trueno.dispatch.transfer import device_of, numpy, to, unwrap
 from trueno.errors import DtypeError, LZ4Error, ShapeError
 from trueno.lz4.incoming import on
+
+PIECE = 4096
+"""Bytes of which the memory of compact pages is a multiple, on a device."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,19 @@ class Pages:
         """Bytes of all blocks; of pages on a device, their sizes are copied to the host once."""
         return int(np.abs(numpy(self.sizes)).sum())
 
+    def compact(self) -> "Pages":
+        """The same pages in memory of just their size; on a device a copy, for which their sizes are known on the host.
+
+        `compress_pages` does not wait for a device, so `packed` has room there for pages that do not become smaller.
+        """
+        there = device_of(self.packed)
+        if there is None or self.packed.shape[0] - self.nbytes < PIECE:
+            return self
+        starts = np.arange(0, self.nbytes, PIECE, dtype=np.int64)
+        sizes = -np.minimum(self.nbytes - starts, PIECE)  # raw pages: decompressing copies them
+        pieces, _ = function("lz4_decompress")(self.packed, to(starts, there.name), to(sizes, there.name), page=PIECE)
+        return Pages(pieces.reshape((len(starts) * PIECE,)), self.offsets, self.sizes, self.page)
+
     @property
     def ratio(self) -> float:
         """How many times smaller the blocks are than the pages; 1 for no pages."""
@@ -53,6 +69,7 @@ def compress_pages(x: Any, *, level: int = 1, backend: str | None = None) -> Pag
 
     x: a NumPy array, or one of a device (`trueno.to`), of uint8; a NumPy array of another dtype counts as the bytes of
     its rows.  level: as in `trueno.lz4_compress`.  backend: where to compute host arrays.  DtypeError, ShapeError.
+    On a device `packed` has room for all of x: see `Pages.compact`.
     """
     x = unwrap(x)
     if device_of(x) is None:

@@ -26,14 +26,14 @@ def decompress(frame: Any, *, limit: int | None = None, backend: str | None = No
 
     limit: the most bytes of content; a frame with more is an LZ4Error, without that memory being taken.  Without it,
     content has at most 255 times the bytes of the frame, by the format.  backend: where to compute; the best one by
-    default.  LZ4Error for bytes that are damaged, cut off or not LZ4, naming frame, page and byte; also for legacy
-    frames and those with a dictionary.  DtypeError, ParameterError.
+    default.  LZ4Error for bytes that are damaged, cut off or not LZ4, naming frame, page and byte; also for frames with
+    a dictionary.  DtypeError, ParameterError.
     """
     return b"".join(contents(octets("lz4.decompress", "frame", frame), limit, backend))
 
 
-def contents(data: Array, limit: int | None, backend: str | None) -> Iterator[bytes]:
-    """The content in parts; every header is read before the first."""
+def contents(data: Array, limit: int | None, backend: str | None, read: list[int] | None = None) -> Iterator[bytes]:
+    """The content in parts; every header is read before the first.  read[0] is how far `data` has been decompressed."""
     most = len(data) * MOST if limit is None else whole("lz4.decompress", "limit", limit, 0)
     found, done = frames(data.data), 0
     said = sum(frame.content or 0 for frame in found)
@@ -41,12 +41,15 @@ def contents(data: Array, limit: int | None, backend: str | None) -> Iterator[by
         raise _over(found[0], said, most)
     for frame in found:
         summed, before = hashing()() if frame.summed is not None else None, done
-        for part in _linked(frame, data) if frame.linked or frame.most > PAGE else _paged(frame, data, backend):
+        parts = _linked(frame, data) if frame.linked or frame.most > PAGE else _paged(frame, data, backend)
+        for last, part in parts:
             done += len(part)
             if done > most:
                 raise _over(frame, done, most)
             if summed is not None:
                 summed.update(part)
+            if read is not None:
+                read[0] = int(frame.offsets[last] + abs(frame.sizes[last]))
             yield part
         if frame.content not in (None, done - before):
             raise frame.error(f"its content has {done - before} bytes, and its header says {frame.content}")
@@ -59,17 +62,19 @@ def _over(frame: Frame, count: int, most: int) -> LZ4Error:
     return frame.error(f"the content has {count} bytes or more, and {most} are allowed; pass a larger limit=")
 
 
-def _linked(frame: Frame, data: Array) -> Iterator[bytes]:
-    """The pages of a frame by the package lz4: each with the 64 KiB before it, if blocks are linked."""
-    before = b""
+def _linked(frame: Frame, data: Array) -> Iterator[tuple[int, bytes]]:
+    """The pages of a frame by the package lz4, with their numbers: each with the 64 KiB before it, if linked."""
+    before = bytearray()
     for i in range(len(frame.sizes)):
         page = block(frame, i, data, before)
         if frame.linked:
-            before = (before + page)[-PAGE:]
-        yield page
+            before += page
+            if len(before) > 2 * PAGE:  # not each time: many small blocks would move the window as often
+                del before[:-PAGE]
+        yield i, page
 
 
-def block(frame: Frame, i: int, data: Array, before: bytes = b"") -> bytes:
+def block(frame: Frame, i: int, data: Array, before: bytes | bytearray = b"") -> bytes:
     """One page by the package lz4; before: what a linked one may refer to."""
     start, size = int(frame.offsets[i]), int(frame.sizes[i])
     stored = data[start : start + abs(size)].tobytes()
@@ -82,18 +87,21 @@ def block(frame: Frame, i: int, data: Array, before: bytes = b"") -> bytes:
         raise frame.error(f"the block is malformed ({error})", i) from None
 
 
-def _paged(frame: Frame, data: Array, backend: str | None) -> Iterator[bytes]:
-    """The pages of a frame of independent blocks by the op: the first one, and with room for such pages all others."""
+def _paged(frame: Frame, data: Array, backend: str | None) -> Iterator[tuple[int, bytes]]:
+    """The pages of a frame of independent blocks by the op, several at once, with the number of the last.
+
+    First the first one, then with room for such pages all others.
+    """
     count = len(frame.sizes)
     if not count:
         return
     (first,) = pages(frame, np.zeros(1, np.int64), int(frame.holds(0)), data, backend)
-    yield bytes(first)
+    yield 0, bytes(first)
     room = max(len(first), 1)
     step = max(AT_ONCE // room, 1)
     for start in range(1, count, step):
         which = np.arange(start, min(start + step, count))
-        yield b"".join(pages(frame, which, room, data, backend))
+        yield int(which[-1]), b"".join(pages(frame, which, room, data, backend))
 
 
 def pages(frame: Frame, which: Array, room: int, data: Array, backend: str | None) -> list[Any]:

@@ -19,11 +19,11 @@ def compress(
 ) -> bytes:
     """A standard LZ4 frame of `data`, which any program reads that reads LZ4.
 
-    data: bytes, a buffer, or an array of any dtype, whose bytes count in C order.  page: bytes of a block, 1 to
-    65 536; blocks do not refer to each other.  checksum: add checksums of the blocks and of the content, which readers
-    compare.  level: 1 is fast, 2 smaller (`trueno.lz4_compress`).  backend: where to compute; the best one by default.
-    Pages that do not become smaller are stored as they are, so a frame is never longer than `data` by more than 4
-    bytes per page (8 with checksums) and 23.  DtypeError, ParameterError.
+    data: bytes, a buffer, or an array of any dtype, whose bytes count in C order; those of a device are copied to the
+    host.  page: bytes of a block, 1 to 65 536; blocks do not refer to each other.  checksum: add checksums of the
+    blocks and of the content, which readers compare.  level: 1 is fast, 2 smaller (`trueno.lz4_compress`).  backend:
+    where to compute; the best one by default.  Pages that do not become smaller are stored as they are, so a frame is
+    never longer than `data` by more than 4 bytes per page (8 with checksums) and 23.  DtypeError, ParameterError.
     """
     return b"".join(parts(octets("lz4.compress", "data", data), page, checksum, level, backend))
 

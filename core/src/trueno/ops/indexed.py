@@ -44,7 +44,9 @@ def quant_embedding_lookup(w, i, *, format: str = ""):
     """
     _rows(w, i)
     f = format_of(format)
-    return decode(f, np.take(w, i.reshape(-1), axis=0)).reshape(*i.shape, f.row_elements(w.shape[1]))
+    return decode(f, np.take(w, i.reshape(-1).astype(np.intp, copy=False), axis=0)).reshape(
+        *i.shape, f.row_elements(w.shape[1])
+    )
 
 
 def _experts(w: Array, x: Array, ids: Array, outputs: int) -> None:

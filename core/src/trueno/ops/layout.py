@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trueno.errors import ShapeError
+from trueno.errors import ShapeError, dimensions
 from trueno.ops.op import op
 
 Shape = tuple[int, ...]
@@ -13,7 +13,7 @@ def _joined(a: Shape, b: Shape, *, axis: int = 0) -> tuple[Shape, ...]:
     if not a or len(a) != len(b):
         raise ShapeError(f"concatenate: a has shape {a} and b {b}; both need the same number of axes, and one at least")
     if not -len(a) <= axis < len(a):
-        raise ShapeError(f"concatenate: axis is {axis}, but a has {len(a)} dimension(s)")
+        raise ShapeError(f"concatenate: axis is {axis}, but a has {dimensions(len(a))}")
     at = axis % len(a)
     for i, (m, n) in enumerate(zip(a, b, strict=True)):
         if m != n and i != at:

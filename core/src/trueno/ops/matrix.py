@@ -148,7 +148,7 @@ def embedding_lookup(table, i):
     Edges: bits are copied; an index below 0 or from v on is a ParameterError that names it.
     """
     _indexed(table, i)
-    return np.take(table, i, axis=0)
+    return np.take(table, i.astype(np.intp, copy=False), axis=0)
 
 
 def _symmetric(a: Array) -> None:

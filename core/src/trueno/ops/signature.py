@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from trueno.errors import ShapeError
+from trueno.errors import ShapeError, dimensions
 from trueno.formats.table import Format
 from trueno.hints import by_rank, unequal
 
@@ -105,8 +105,8 @@ class Signature:
         for spec, shape in zip(self.inputs, shapes, strict=True):
             rank = len(spec.dims)
             if len(shape) < rank or (len(shape) > rank and not spec.leading):
-                least = f"at least {rank}" if spec.leading else str(rank)
-                raise ShapeError(f"{op}: {spec} needs {least} dimension(s), got shape {shape}{by_rank(op, shapes)}")
+                least, plain = "at least " * spec.leading + dimensions(rank), str(spec).split(":")[0]
+                raise ShapeError(f"{op}: {plain} needs {least}, got shape {shape}{by_rank(op, shapes)}")
             cut = len(shape) - rank
             for symbol, size in zip(spec.dims, shape[cut:], strict=True):
                 if sizes.setdefault(symbol, size) != size:

@@ -11,6 +11,8 @@ from trueno.errors import DeviceError, DtypeError, ParameterError, ShapeError
 from trueno.formats import INTERLEAVED, format_of
 from trueno.formats.interleave import interleaved, plain
 from trueno.formats.table import ROWS
+from trueno.hints import blocks_attribute
+from trueno.interop.calls import runner
 
 MOST = np.iinfo(np.intp).max
 """The most elements of an axis of an array."""
@@ -19,10 +21,10 @@ MOST = np.iinfo(np.intp).max
 class QuantizedMatrix:
     """A matrix in blocks of a few bits per element: `bytes` uint8 [rows, bytes per row], `shape`, `format`.
 
-    bytes: the bytes of the matrix as in a GGUF file: a NumPy array, a backend's own uint8 array, or any buffer; it is
-    copied only if necessary.  shape: (rows, elements per row).  format: a name of `trueno.quant.FORMATS` or
-    `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and shape do not agree; DtypeError if
-    `bytes` is not uint8 and not a buffer.
+    bytes: the bytes of the matrix as in a GGUF file: a NumPy array, a backend's own uint8 array, any buffer, or a lazy
+    array, such as Dask's, which stays lazy; it is copied only if necessary.  shape: (rows, elements per row).  format:
+    a name of `trueno.quant.FORMATS` or `trueno.quant.INTERLEAVED`, upper or lower case.  ShapeError where bytes and
+    shape do not agree; DtypeError if `bytes` is not uint8 and not a buffer.
 
     `q @ x` and `x @ q` multiply without decoding the matrix into memory; `q.T` is a view of the same bytes, whose
     products are those of the `_colmajor` ops.  A transpose with other blocks must quantize again, and loses precision:
@@ -95,6 +97,12 @@ class QuantizedMatrix:
         """The transpose as a view: the same bytes, read as columns."""
         return self._like(self.bytes, (self.shape[1], self.shape[0]), not self._columns)
 
+    def dequantize(self) -> Any:
+        """The numbers as float32 [rows, columns], on the device of the bytes: `trueno.dequantize(q)`."""
+        from trueno.dispatch.function import function  # start-up
+
+        return _turned(self.T.dequantize()) if self._columns else function("dequantize")(self)
+
     def interleaved(self) -> "QuantizedMatrix":
         """The same matrix with every 16 rows of blocks interleaved: a copy of the same size, in the format `…_r16`.
 
@@ -123,6 +131,10 @@ class QuantizedMatrix:
         """The bytes in another order, on the same device: those of a device pass through the host."""
         from trueno.dispatch.transfer import numpy, to  # start-up
 
+        if _lazy(self.bytes):
+            raise DeviceError(
+                "QuantizedMatrix: its bytes are lazy, and so are the products; interleave what is in memory"
+            )
         home = registry.owner(type(self.bytes))
         data = move(numpy(self.bytes), format_of(self.format))
         return to(data, home.name) if home else data
@@ -156,6 +168,9 @@ class QuantizedMatrix:
             data = data.copy()
         return self._like(data, (data.shape[0], self.shape[1]), False)
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(blocks_attribute(name, np.ndarray))
+
     __iter__ = None  # a matrix cannot be iterated row by row
 
     def __len__(self) -> int:
@@ -188,7 +203,12 @@ class QuantizedMatrix:
     def __reduce__(self) -> Any:
         from trueno.dispatch.transfer import numpy  # start-up
 
-        return _restored, (numpy(self.bytes), self.shape, self.format, self._columns)
+        return _restored, (
+            self.bytes if _lazy(self.bytes) else numpy(self.bytes),
+            self.shape,
+            self.format,
+            self._columns,
+        )
 
     def __repr__(self) -> str:
         f = format_of(self.format)
@@ -205,9 +225,14 @@ def _restored(data: Any, shape: tuple[int, int], name: str, columns: bool) -> Qu
     return matrix.T if columns else matrix
 
 
+def _lazy(data: Any) -> bool:
+    """Whether bytes belong to a library that runs calls itself."""
+    return runner((data,), None) is not None
+
+
 def _rows(given: Any, rows: int, row_bytes: int, what: str) -> Any:
     """The bytes as [rows, row_bytes]; an error where there are more or fewer."""
-    if registry.owner(type(given)) is not None:
+    if registry.owner(type(given)) is not None or _lazy(given):
         data = given
     elif isinstance(given, np.ndarray):
         data = np.asarray(given)
@@ -271,7 +296,8 @@ def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
             problem = f"q has {q.shape[1]} columns, but x has {x.shape[0]} {'elements' if flat else 'rows'}"
         else:
             problem = f"x has {x.shape[0]} {'elements' if flat else 'columns'}, but q has {q.shape[1]} rows"
-        raise ShapeError(f"{who}: {problem}")
+        turned = "" if flat or x.shape[1] != q.shape[1] else "; x @ q.T multiplies the rows of x by those of q"
+        raise ShapeError(f"{who}: {problem}{turned}")
     way = "_colmajor" if q._columns else ""
     if len(x.shape) == 1:
         return function(f"quant_matvec{way}")(q, x)

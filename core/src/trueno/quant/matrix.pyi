@@ -38,6 +38,8 @@ class QuantizedMatrix:
     @property
     def T(self) -> QuantizedMatrix:
         """The transpose as a view: the same bytes, read as columns."""
+    def dequantize(self) -> Any:
+        """The numbers as float32 [rows, columns], on the device of the bytes: `trueno.dequantize(q)`."""
     def interleaved(self) -> QuantizedMatrix:
         """The same matrix with every 16 rows of blocks interleaved: a copy of the same size, in the format `…_r16`."""
     def plain(self) -> QuantizedMatrix:

@@ -1,5 +1,6 @@
 """`trueno ptx FILE…`: the analyzer's command line."""
 
+import codecs
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from trueno_cuda.ptx.analyze.baseline import known as baseline_of
 from trueno_cuda.ptx.analyze.execute import array as array_of
 from trueno_cuda.ptx.analyze.execute import clean, missing
 from trueno_cuda.ptx.analyze.execute import run as execute
-from trueno_cuda.ptx.analyze.launch import Launch, assumed, size
+from trueno_cuda.ptx.analyze.launch import OURS, Launch, assumed, size
 from trueno_cuda.ptx.analyze.machine import MACHINES, machine
 from trueno_cuda.ptx.analyze.render import last_line, lines, sarif
 from trueno_cuda.ptx.analyze.report import Analysis, analysis, summary
@@ -68,7 +69,9 @@ def analyze(
     ignore: Annotated[Many, typer.Option(metavar="RULE", help="Not this rule; may be repeated.")] = None,
     bugs: Annotated[bool, typer.Option("--bugs", help="Only rules about bugs, none about waste.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for every finding; all rules.")] = False,
-    real: Annotated[bool, typer.Option("--ptxas/--no-ptxas", help="Ask ptxas for registers and spills.")] = True,
+    real: Annotated[
+        bool, typer.Option("--ptxas/--no-ptxas", help="Ask ptxas, or nvJitLink, for registers and spills.")
+    ] = True,
     verbose: Annotated[bool, typer.Option("--verbose", help="Also say why each finding matters.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_sarif: Annotated[bool, typer.Option("--sarif", help="Print SARIF 2.1.0.")] = False,
@@ -160,9 +163,15 @@ def _analysis(name: str, launch: Launch, rules: list[str], arch: str, real: bool
     except OSError as error:
         raise ParameterError(f"ptx: {name} cannot be read: {error.strerror or error}") from None
     try:
-        return analysis("<stdin>" if name == STDIN else name, raw.decode("utf-8", "replace"), launch, rules, arch, real)
+        return analysis("<stdin>" if name == STDIN else name, _decoded(raw), launch, rules, arch, real)
     except PtxError as error:
         raise ParameterError(f"ptx: {name}: {error}") from None
+
+
+def _decoded(raw: bytes) -> str:
+    """A file's text.  PTX is ASCII; what a shell or an editor of Windows put around it is taken away."""
+    utf16 = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return raw.decode("utf-16" if utf16 else "utf-8-sig", "replace")
 
 
 def _known(path: Path) -> Known:
@@ -219,6 +228,7 @@ def _named(names: list[str], reports: list[dict[str, Any]]) -> None:
     """Refuse facts about parameters, by name or place, that no entry has."""
     entries = [entry for one in reports for entry in one["entries"]]
     known = {name for entry in entries for name in entry["parameters"]}
+    known |= {name.removeprefix(OURS) for name in known}
     known |= {str(k) for entry in entries for k in range(len(entry["parameters"]))}
     for name in names:
         if name not in known and entries:

@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from trueno_cuda.catalogue import registry
+from trueno_cuda.catalogue.entry import CatalogueEntry
 from trueno_cuda.ptx import Kernel
 
 COMMENT = re.compile(r"//[^\n]*")
 HEAD = re.compile(r"^\.(?:version|target|address_size)[^\n]*$", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w%$.])-?(?:0[fFdDxX][0-9a-fA-F]+|\d+(?:\.\d+)?)\b")
-FLOOR = re.compile(r"\bFloor(?: of [^:]*)?: (.+?)(?:\.(?=\s)|\n\n|\Z)", re.DOTALL)
+FLOOR = re.compile(r"\bFloor(?: of [^:]*)?: (.+?)(?:\.(?=\s|\Z)|\n\n|\Z)", re.DOTALL)
 NO_FLOOR = "none stated"
 
 
 @dataclass(frozen=True)
 class Text:
-    """One distinct text.  help: what its entry does.  floor: the least time, as its module's docstring states it."""
+    """One distinct text.  help: what its entry does.  floor: the least time, as a docstring states it."""
 
     kernel: str
     entry: str
@@ -34,18 +35,22 @@ class Text:
 
 
 @cache
+def printed() -> tuple[tuple[CatalogueEntry, Kernel], ...]:
+    """Every kernel of every entry, with the defaults of its constants, for the entry's usual architecture."""
+    entries = registry.catalogue().values()
+    return tuple((entry, kernel) for entry in entries for kernel in registry.build(entry, registry.usual(entry)))
+
+
+@cache
 def distinct() -> tuple[tuple[Text, ...], dict[str, Any]]:
     """The distinct texts by family, and the numbers that say how they were counted."""
     seen: dict[str, Text] = {}
-    printed: list[Kernel] = []
-    entries = registry.catalogue().values()
-    for entry in entries:
-        for kernel in registry.build(entry, registry.usual(entry)):
-            printed.append(kernel)
-            seen.setdefault(bare(kernel), Text(base(kernel), entry.name, entry.family, entry.help, floor(kernel)))
+    for entry, kernel in printed():
+        seen.setdefault(bare(kernel), Text(base(kernel), entry.name, entry.family, entry.help, floor(kernel)))
     families = Counter(text.family for text in seen.values())
     with_floor = sum(text.floor != NO_FLOOR for text in seen.values())
-    summary = {"entries": len(entries), "printed": len(printed), "texts": len({k.text for k in printed})}
+    texts = {kernel.text for _, kernel in printed()}
+    summary = {"entries": len(registry.catalogue()), "printed": len(printed()), "texts": len(texts)}
     return tuple(seen.values()), summary | {"distinct": len(seen), "floors": with_floor, "families": dict(families)}
 
 
@@ -70,15 +75,28 @@ def base(kernel: Kernel) -> str:
 
 
 def floor(kernel: Kernel) -> str:
-    """What the module of the function that wrote it says about the least time; `NO_FLOOR` where it says nothing."""
-    return _floor(kernel.emitter.co_filename) if kernel.emitter is not None else NO_FLOOR
+    """What the docstring of the function that wrote it says about the least time, or else that of its module.
+
+    `NO_FLOOR` where neither says anything.
+    """
+    if kernel.emitter is None:
+        return NO_FLOOR
+    function = kernel.emitter.co_qualname.partition(".")[0]  # of a nested one the outermost, which has the docstring
+    floors = _floors(kernel.emitter.co_filename)
+    return floors.get(function) or floors.get("") or NO_FLOOR
 
 
 @cache
-def _floor(path: str) -> str:
+def _floors(path: str) -> dict[str, str]:
+    """The floors that a file states, by function; the module's own has the name ""."""
     try:
-        doc = ast.get_docstring(ast.parse(Path(path).read_text("utf-8"))) or ""
+        module = ast.parse(Path(path).read_text("utf-8"))
     except OSError:  # a file that is gone
-        return NO_FLOOR
-    match = FLOOR.search(doc)
-    return " ".join(match[1].split()) if match else NO_FLOOR
+        return {}
+    floors = {}
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    for name, node in [("", module), *((node.name, node) for node in functions)]:
+        match = FLOOR.search(ast.get_docstring(node) or "")
+        if match:
+            floors[name] = " ".join(match[1].split())
+    return floors

@@ -126,6 +126,10 @@ class SimdBackend:
     def sequence(self, calls: "Sequence[tuple[Kernel, tuple[Any, ...]] | None]") -> "Callable[[int, int], int] | None":
         return elsewhere.run(lambda: _module("door.sequence").sequence(calls))
 
+    def webassembly(self, steps: "Sequence[tuple[Call, Sequence[Any]]]", memory: Any) -> tuple[bytes, int]:
+        """A module of kernels with their arguments, whose arrays are in `memory`, and where that is in the module."""
+        return _module("wasm.request").module(steps, memory)  # type: ignore[no-any-return]
+
     def own_environment(self, call: Call) -> bool:
         """Compiled kernels set it themselves; what NumPy runs in the caller's thread, LAPACK and casts, does not."""
         from trueno_simd.llvm import environment

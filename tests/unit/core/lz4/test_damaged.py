@@ -38,7 +38,7 @@ GOOD = packed(b"abcd" * 50)
         (b"", "there are no bytes"),
         (b"\x04\x22\x4d", "frame 0 at byte 0: the magic number at byte 0 has 4 bytes, and 3 are left; it is cut off"),
         (b"BZh91AY&SY", "it begins with 0x39685a42"),
-        (b"\x02\x21\x4c\x18" + bytes(20), "it is a legacy frame"),
+        (b"\x02\x21\x4c\x18" + bytes(20), "page 0 at byte 8 of a legacy frame has 0 bytes"),
         (b"\x50\x2a\x4d\x18\x09\x00\x00\x00abc", "a skippable frame at byte 8 has 9 bytes, and 3 are left"),
         (framed([GOOD])[:6], "the header's checksum at byte 6"),
         (framed([GOOD])[:-1], "the size of page 1"),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueno.errors import DtypeError, ParameterError, UnknownBackend
 from trueno.formats.lz4_samples import PAGES, page, pages
+from trueno.lz4 import reading
 
 BACKENDS = ("reference", "scalar")
 
@@ -78,6 +79,63 @@ def test_pages_of_different_lengths_are_decoded_by_one_call(rng):
     assert lz4.frame.decompress(bytes(frame)) == b"".join(parts) == trueno.lz4.decompress(frame)
 
 
+def legacy(*blocks):
+    """A legacy frame: a magic number, and blocks behind their sizes."""
+    return b"\x02\x21\x4c\x18" + b"".join(len(block).to_bytes(4, "little") + block for block in blocks)
+
+
+def test_legacy_frames_end_where_another_begins(tmp_path, rng):
+    texts = [page("text", n, rng).tobytes() for n in (9 << 20, 300)]
+    first = [lz4.block.compress(part, store_size=False) for part in (texts[0][: 8 << 20], texts[0][8 << 20 :])]
+    skipped = (0x184D2A50).to_bytes(4, "little") + (2).to_bytes(4, "little") + b"ab"
+    stream = legacy(*first) + skipped + legacy() + legacy(lz4.block.compress(texts[1], store_size=False))
+    assert trueno.lz4.decompress(stream + trueno.lz4.compress(b"end")) == texts[0] + texts[1] + b"end"
+    path = tmp_path / "old.lz4"
+    path.write_bytes(stream)
+    with trueno.lz4.open(path) as file:
+        assert file.pages == 3 and file.read(2) == texts[1] and file[-301:] == texts[0][-1:] + texts[1]
+    with pytest.raises(trueno.LZ4Error, match="300 are allowed"):
+        trueno.lz4.decompress(stream, limit=300)
+
+
+@pytest.mark.parametrize(
+    "stream, words",
+    [
+        (legacy(b"")[:-2], "the size of page 0 at byte 4 has 4 bytes, and 2 are left"),
+        (legacy(b""), "page 0 at byte 8 of a legacy frame has 0 bytes"),
+        (legacy()[:4] + b"\xff\xff\xff\x00", "page 0 at byte 8 of a legacy frame has 16777215 bytes"),
+        (legacy(b"\x10a")[:-1], "page 0 at byte 8 has 2 bytes, and 1 are left"),
+        (legacy(b"\x10a", b"\x10a\x07\x00\x50abcde"), "page 1 at byte 14: the block is malformed"),
+    ],
+)
+def test_a_damaged_legacy_frame_is_named(stream, words):
+    with pytest.raises(trueno.LZ4Error, match=rf"frame 0 at byte 0.*{words}"):
+        trueno.lz4.decompress(stream)
+
+
+@pytest.mark.parametrize("options", [{}, {"block_linked": True}, {"block_linked": False}])
+def test_parts_say_how_far_a_stream_has_been_read(options, rng):
+    data = pages(40, 4096, rng).tobytes()
+    frame = lz4.frame.compress(data, **options) if options else trueno.lz4.compress(data)
+    read = [0]
+    places = [read[0] for _ in reading.contents(np.frombuffer(2 * frame, np.uint8), None, None, read)]
+    assert places == sorted(places) and 2 * len(frame) - 9 < places[-1] < 2 * len(frame)
+
+
+def test_small_linked_blocks_refer_to_all_that_they_may(rng):
+    """Hundreds of blocks of 90 bytes, most of which are a match with bytes nearly 64 KiB before."""
+    data = bytearray(rng.bytes(65_530))
+    blocks = [(len(data) | 1 << 31).to_bytes(4, "little") + data]
+    for _ in range(1500):
+        distance = int(rng.integers(65_400, 65_530))
+        end = rng.bytes(6)
+        block = b"\x0f" + distance.to_bytes(2, "little") + bytes([84 - 19]) + b"\x60" + end
+        data += data[-distance:][:84] + end
+        blocks.append(len(block).to_bytes(4, "little") + block)
+    frame = bytes(lz4.frame.LZ4FrameCompressor(block_linked=True).begin()) + b"".join(blocks) + bytes(4)
+    assert trueno.lz4.decompress(frame) == data == lz4.frame.decompress(frame)
+
+
 def test_several_frames_and_skippable_ones_are_one_stream(rng):
     texts = [page("text", int(n), rng).tobytes() for n in rng.integers(0, 9000, 3)]
     skipped = (0x184D2A53).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"notes"
@@ -103,8 +161,9 @@ def test_the_command_and_we_read_each_other(tmp_path, rng):
         theirs.write_bytes(subprocess.run(["lz4", "-c", *options], input=data, capture_output=True, check=True).stdout)
         assert trueno.lz4.decompress(theirs.read_bytes()) == data, options
     legacy = subprocess.run(["lz4", "-lc"], input=data, capture_output=True, check=True).stdout
-    with pytest.raises(trueno.LZ4Error, match="frame 0 at byte 0: it is a legacy frame"):
-        trueno.lz4.decompress(legacy)
+    stream = legacy + theirs.read_bytes() + legacy + legacy
+    assert subprocess.run(["lz4", "-dc"], input=stream, capture_output=True, check=True).stdout == 4 * data
+    assert trueno.lz4.decompress(stream) == 4 * data
 
 
 def test_every_kind_of_input_is_its_bytes(tmp_path, rng):
@@ -131,13 +190,28 @@ def test_every_kind_of_input_is_its_bytes(tmp_path, rng):
     assert trueno.lz4.decompress(trueno.lz4.compress(memoryview(wanted)[::2])) == wanted[::2]
     assert trueno.lz4.decompress(trueno.lz4.compress(np.array(3.5))) == np.array(3.5).tobytes()
     assert trueno.lz4.decompress(trueno.lz4.compress(x[:0])) == b""
+    assert trueno.lz4.decompress(trueno.lz4.compress(trueno.Matrix(x))) == wanted
+
+
+def test_arrays_of_devices_and_of_other_libraries_are_their_bytes(fake, rng):
+    x = rng.standard_normal((30, 40)).astype(np.float32)
+
+    class Foreign:  # as arrays of other libraries that are no buffers
+        def __array__(self, dtype=None, copy=None):
+            return x.T
+
+    assert trueno.lz4.decompress(trueno.lz4.compress(trueno.to(x, "fake"))) == x.tobytes()
+    frame = np.frombuffer(trueno.lz4.compress(Foreign()), np.uint8)
+    assert trueno.lz4.decompress(trueno.to(frame, "fake")) == x.T.tobytes()
 
 
 @pytest.mark.parametrize(
     "call, error, words",
     [
         (lambda: trueno.lz4.compress("text"), DtypeError, "lz4.compress: data is str; encode it first"),
-        (lambda: trueno.lz4.compress(5), DtypeError, "data is int; give bytes, a buffer or a NumPy array"),
+        (lambda: trueno.lz4.compress(5), DtypeError, "data is int; give bytes, a buffer or an array"),
+        (lambda: trueno.lz4.compress([1, 2]), DtypeError, "data is list; give bytes, a buffer or an array"),
+        (lambda: trueno.lz4.compress(memoryview(np.array([None]))), DtypeError, "data is object"),
         (lambda: trueno.lz4.compress(np.array([None])), DtypeError, "data is object"),
         (lambda: trueno.lz4.compress(np.ma.array([1], mask=[1])), DtypeError, "whose mask would be lost"),
         (lambda: trueno.lz4.compress(b"", page=0), ParameterError, "page is 0; it must be a whole number, 1 to 65536"),

@@ -1,6 +1,7 @@
 """Pages that stay on a device, batches of the ops on bytes, and files of which any page is read."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import lz4.frame
 import numpy as np
@@ -44,6 +45,18 @@ def test_pages_of_a_device_stay_there(fake, rng):
     sizes[4] = 0
     with pytest.raises(LZ4Error, match="page 4 has 0 bytes, and pages have 300"):
         trueno.lz4.decompress_pages(trueno.lz4.Pages(p.packed, p.offsets, trueno.to(sizes, "fake"), 300))
+
+
+@pytest.mark.parametrize("n", [0, 1, 9, 40])
+def test_compact_pages_take_the_memory_of_their_blocks(fake, rng, n):
+    x = pages(n, 1000, rng)
+    p = trueno.lz4.compress_pages(trueno.to(x, "fake"))
+    small = p.compact()
+    assert p.packed.shape == (x.size,) and small.nbytes == p.nbytes
+    assert type(small.packed) is type(p.packed) and small.packed.shape[0] <= min(p.nbytes + 4095, x.size)
+    assert np.array_equal(trueno.numpy(trueno.lz4.decompress_pages(small)), x) and small.compact() is small
+    host = trueno.lz4.compress_pages(x)
+    assert host.compact() is host and len(host.packed) == host.nbytes
 
 
 @pytest.mark.parametrize(
@@ -123,16 +136,52 @@ def test_any_page_and_any_range_of_a_file_is_read(stream, rng):
     assert "closed" in repr(file)
 
 
-def test_pages_of_other_lengths_than_headers_let_expect_are_measured(tmp_path, rng):
-    """A frame whose pages have 100, 50 and 120 bytes: it holds as many as three of 100 might."""
-    texts = [page("random", n, rng).tobytes() for n in (100, 50, 120)]
-    described = b"\x68\x40" + (270).to_bytes(8, "little")
+def raw(texts, content):
+    """A frame of raw pages that says how many bytes it holds."""
+    described = b"\x68\x40" + content.to_bytes(8, "little")
     frame = b"\x04\x22\x4d\x18" + described + bytes([trueno.lz4.header.checksum(described) >> 8 & 255])
-    frame += b"".join((len(t) | 1 << 31).to_bytes(4, "little") + t for t in texts) + bytes(4)
+    return frame + b"".join((len(t) | 1 << 31).to_bytes(4, "little") + t for t in texts) + bytes(4)
+
+
+@pytest.mark.parametrize("lengths", [(100, 50, 120), (100, 50, 100, 150), (0, 7, 0, 0, 300, 1)])
+def test_pages_of_any_lengths_are_ranges(tmp_path, rng, lengths):
+    """In some of these a page is where it would be if all were as long as the first, and others are not."""
+    texts = [page("random", n, rng).tobytes() for n in lengths]
+    data = b"".join(texts)
     path = tmp_path / "x.lz4"
-    path.write_bytes(frame)
+    theirs = lz4.frame.compress(data, block_linked=False)
+    path.write_bytes(trueno.lz4.compress(data, page=33) + theirs + raw([t for t in texts if t], len(data)))
+    for _ in range(20):
+        with trueno.lz4.open(path) as file:
+            assert len(file) == 3 * len(data)
+            for _ in range(3):
+                start, stop = sorted(int(n) for n in rng.integers(0, 3 * len(data) + 1, 2))
+                assert file[start:stop] == (3 * data)[start:stop]
+            assert file[-1] == data[-1] and file[:] == 3 * data
+
+
+def test_a_range_does_not_need_pages_behind_it(tmp_path):
+    path = tmp_path / "x.lz4"
+    texts = [b"%04d page " % i * 9 for i in range(8)]
+    whole = raw(texts, 730)[:-4]
+    path.write_bytes(whole + (3).to_bytes(4, "little") + b"\x10a\x05" + bytes(4))
     with trueno.lz4.open(path) as file:
-        assert file[140:160] == b"".join(texts)[140:160] and file[:] == b"".join(texts) and len(file) == 270
+        assert file[150:480] == b"".join(texts)[150:480]
+        with pytest.raises(LZ4Error, match=r"page 8 at byte [0-9]+: the block is malformed"):
+            file[:]
+    path.write_bytes(raw([b"12345", b"678"], 7))
+    with trueno.lz4.open(path) as file:
+        assert file.read(1) == b"678"
+        with pytest.raises(LZ4Error, match="its content has 8 bytes, and its header says 7"):
+            file[5:6]
+
+
+def test_threads_share_a_file(stream, rng):
+    path, data = stream
+    places = [sorted(int(n) for n in rng.integers(0, len(data), 2)) for _ in range(64)]
+    with trueno.lz4.open(path) as file, ThreadPoolExecutor(8) as pool:
+        for found, (start, stop) in zip(pool.map(lambda p: file[p[0] : p[1]], places), places, strict=True):
+            assert found == data[start:stop]
 
 
 def test_what_is_not_such_a_file_is_named(tmp_path, rng):
@@ -144,7 +193,7 @@ def test_what_is_not_such_a_file_is_named(tmp_path, rng):
         (linked, LZ4Error, "its blocks refer to those before them; read it with trueno.lz4.decompress"),
         (empty, LZ4Error, "there are no bytes"),
         (text, LZ4Error, "it begins with 0x"),
-        (tmp_path / "nothing", FileError, "cannot be read"),
+        (tmp_path / "nothing", FileNotFoundError, "nothing cannot be read: No such file"),
         (tmp_path, FileError, "cannot be read"),
         (5, DtypeError, "path is int"),
     ):

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from importlib import resources
 
 import jsonschema
@@ -12,6 +13,7 @@ pytest.importorskip("typer", reason="the command line is not installed: pip inst
 
 from trueno.errors import ParameterError
 from trueno_cuda import commands
+from trueno_cuda.ptx import f32, kernel, ptr, u32
 from trueno_cuda.ptx.analyze import assembled
 from trueno_cuda.ptx.analyze.rules import RULES, example
 from typer.testing import CliRunner
@@ -196,6 +198,66 @@ def test_registers_of_ptxas_are_labelled(file):
     assert shutil.which("nvcc") is None or "reason" not in entry["registers"]
 
 
+LOG = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'k' for 'sm_80'
+ptxas info    : Function properties for k
+ptxas         .     0 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 11 registers, 1024 bytes smem
+info    : used 11 registers, 0 stack, 2048 bytes smem, 556 bytes cmem[0], 0 bytes lmem
+"""
+
+
+@pytest.fixture
+def linker(monkeypatch, tmp_path):
+    """What runs in place of nvJitLink, on a machine without ptxas: a program that prints this and gives this status."""
+
+    def replace(log: str, status: int) -> None:
+        program = tmp_path / "linked.py"
+        program.write_text(
+            f"import sys\nassert sys.argv[1:] == ['library', 'sm_80']\nprint({log!r})\nsys.exit({status})"
+        )
+        monkeypatch.setattr(assembled, "ptxas", lambda: None)
+        monkeypatch.setattr(assembled, "linker", lambda: "library")
+        monkeypatch.setattr(assembled.linked, "__file__", str(program))
+
+    return replace
+
+
+def test_registers_of_the_linker_are_labelled(file, linker):
+    linker(LOG, 0)
+    result = ptx(file(GOOD))
+    assert "  registers  11 (from nvJitLink), 20 bytes SPILLED\n" in result.stdout and "[spill]" in result.stdout
+    report = json.loads(ptx(file(GOOD), "--json").stdout)
+    jsonschema.validate(report, SCHEMA)
+    registers = report["files"][0]["entries"][0]["registers"]
+    assert (registers["real"], registers["real_by"], registers["spill_loads"]) == (11, "nvJitLink", 12)
+
+
+def test_what_the_linker_refuses(file, linker):
+    linker("ptxas application ptx input, line 7; error   : Not a name of any known instruction: 'frob'", 1)
+    result = ptx(file(GOOD))
+    said = "nvJitLink does not accept this text: line 7: Not a name of any known instruction: 'frob'"
+    assert result.exit_code == 0 and said in result.stdout
+
+
+def test_the_linker_where_it_is_installed(file, monkeypatch):
+    if assembled.linker() is None:
+        pytest.skip("nvJitLink is not installed")
+    monkeypatch.setattr(assembled, "ptxas", lambda: None)
+    registers = json.loads(ptx(file(GOOD), "--json").stdout)["files"][0]["entries"][0]["registers"]
+    assert registers["real_by"] == "nvJitLink" and 4 <= registers["real"] <= 16
+
+
+def test_programs_of_packages_are_found(monkeypatch, tmp_path):
+    for version in ("cu12", "cu13"):
+        tmp_path.joinpath("nvidia", version, "bin").mkdir(parents=True)
+        tmp_path.joinpath("nvidia", version, "bin", "ptxas").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    assert assembled.packaged(*assembled.PROGRAMS) == str(tmp_path / "nvidia" / "cu13" / "bin" / "ptxas")
+    assert assembled.packaged("trueno_no_such_package/*") is None
+
+
 def test_what_is_not_read_is_listed_and_makes_the_exit_code_2(file, tmp_path):
     whole = file(GOOD)
     cut = tmp_path / "cut.ptx"
@@ -285,6 +347,24 @@ ld.shared.u32 %r3, [%r2]; ld.param.u64 %rd1, [x]; st.global.u32 [%rd1], %r3; ret
     for name in ("n", "2"):
         assert "shared-out-of-bounds" in ptx(file(body), "--param", f"{name}=1024").stdout
         assert "shared-out-of-bounds" not in ptx(file(body), "--param", f"{name}=1020").stdout
+
+
+def test_parameters_as_our_builder_names_them(tmp_path):
+    """`n` in Python is `arg_n` in the text; both are the parameter, and so is its place."""
+
+    @kernel(threads=32)
+    def twice(k, x: ptr(f32), n: u32):
+        i = k.tid
+        x.store(i, x.load(i, where=i < n) * 2.0, where=i < n)
+
+    path = tmp_path / "twice.ptx"
+    path.write_text(twice.build().text)
+    for x, n in (("x", "n"), ("arg_x", "arg_n"), ("0", "n"), ("x", "1")):
+        result = ptx(path, "--run", "--no-ptxas", "--array", f"{x}=f32[8]", "--param", f"{n}=8")
+        assert result.exit_code == 0 and "no findings" in result.stdout
+        assert ptx(path, "--run", "--no-ptxas", "--array", f"{x}=f32[7]", "--param", f"{n}=8").exit_code == 1
+        assert ptx(path, "--assume", f"{n} % 4 == 0").exit_code == 0
+    assert "has arg_x, arg_n" in str(ptx(path, "--param", "m=1").exception)
 
 
 @pytest.mark.parametrize("blanks", [" ", " \t"])

@@ -122,11 +122,12 @@ def test_calls_of_this_project(project):
     assert {(f"trueno_cuda.{a}", f"trueno_cuda.{b}") for a, b in CALLS} <= found
 
 
-def test_the_loaders_are_the_driver_alone(project):
+def test_the_loaders_are_the_driver_and_the_linker(project):
     loaders = {node.id for node in project.nodes.values() if LOAD in node.roles}
     assert loaders == {
         "trueno_cuda.device.hardware.driver:Driver.load",
         "trueno_cuda.device.hardware.driver:Driver.link",
+        "trueno_cuda.ptx.analyze.linked:main",
     }
 
 

@@ -168,10 +168,30 @@ def test_distinct_texts_are_counted_once():
     assert summary["texts"] <= summary["printed"] and summary["distinct"] <= summary["texts"]
     softmax = next(t for t in texts if t.entry == "softmax")
     assert softmax.family == "normalization" and softmax.floor.startswith("the bytes of operands and results")
+    assert summary["floors"] == len(texts)
     result = ptx("list", "--count")
     assert result.exit_code == 0 and result.stdout.splitlines()[-1] == counting.sentence(summary)
     record = json.loads(ptx("list", "--count", "--json").stdout)
     assert record["summary"] == summary and len(record["kernels"]) == len(texts)
+
+
+def test_every_entry_states_a_floor():
+    without = {f"{entry.name}: {k.name}" for entry, k in counting.printed() if counting.floor(k) == counting.NO_FLOOR}
+    assert not without, "state `Floor: …` in the docstring of the function that writes the kernel, or of its module"
+
+
+def test_a_floor_is_that_of_the_function_or_of_the_module():
+    def floor_of(name: str) -> str:
+        return counting.floor(registry.build(registry.find(name))[0])
+
+    assert floor_of("matvec") != floor_of("vecmat")  # two functions of one module, each with its own
+    assert floor_of("matvec").startswith("m k elements read once") and floor_of("outer").startswith("the result is")
+
+    @kernel(threads=32)
+    def stated_by_neither(k, out: ptr(u32)):
+        out.store(k.tid, 1)
+
+    assert counting.floor(stated_by_neither.build("sm_90")) == counting.NO_FLOOR
 
 
 def test_builds_that_differ_in_numbers_and_names_are_one():

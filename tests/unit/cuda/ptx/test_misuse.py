@@ -606,8 +606,8 @@ def barrier_in_one_branch_only(k, x, h, n, eps):
 def read_after_write_of_a_stage(k, x, h, n, eps):
     ring = k.shared(f32, 128, stages=2)
     ring[1].store(k.tid, 1.0)
-    ring[0].load(k.tid)
-    ring[1].load(k.tid)
+    ring[0].load(127 - k.tid)
+    ring[1].load(127 - k.tid)
 
 
 @misuse(r"shared_1 is read after a write with no k.sync_warp\(\) between")
@@ -1178,7 +1178,7 @@ def python_round(k, x, h, n, eps):
     round(eps)
 
 
-@misuse("shared_1 is written after a read with no k.sync.. between; .* takes an atomic: shared_1.reduce")
+@misuse("shared_1 is written after a read with no k.sync.. between.* takes an atomic: shared_1.reduce")
 def histogram_without_atomics(k, x, h, n, eps):
     mine = k.shared(u32, 64)
     mine.store(k.lane, mine.load(k.lane) + 1)

@@ -31,6 +31,8 @@ TEXTS = {
     "errors in one line": lambda: HEAD + ".entry k() { " + "mov.u32 %r1, %r2 %r3; " * 5_000 + " }",
     "marks": lambda: HEAD + ".entry k() { .reg .b32 %r<2>; mov.u32 %r1, " + "<" * 100_000 + " %r1; ret; }",
     "escapes": lambda: HEAD + '"' + '\\"' * 60_000,
+    "registers": lambda: HEAD + ".entry k() {\n" + "".join(f".reg .b32 a{k}<999>;\n" for k in range(4_000)) + "ret; }",
+    "scopes": lambda: HEAD + ".entry k() {\n" + "{ .reg .b32 a<2000>; mov.u32 a1, a2; }\n" * 2_500 + "ret; }",
     "labels": lambda: HEAD + ".entry k() {\n" + "".join(f"LABEL{k}: ret;\n" for k in range(6_000)) + "}",
 }
 

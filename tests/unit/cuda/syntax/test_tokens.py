@@ -88,6 +88,15 @@ def test_the_quick_way_reads_what_the_tokens_say(name, monkeypatch):
     "{ .reg .b32 %r2; mov.u32 %r2, %r1; { .reg .b32 %r<9>; mov.u32 %r3, %r2; } mov.u32 %r3, %r2; } mov.u32 %r3, %r2;",
     "{" * 63 + "ld.global.u32 %r1, [%rd1];" + "}" * 63,
     "A: // why\n.loc 1 2 3\nmov.u32 %r1, 1;", "A:\n.pragma \"nounroll\";\nbra A;",
+    "A: B:\nC: mov.u32 %r1, 1; bra B;", "A: ; B: { mov.u32 %r1, 1; } C: ret;", "A: B: " + "ret;" * 3,
+    "@%p1 ld.global.v2.u32 {%r1, %r2}, [%rd1];", "@!%p1 mov.b64 {%r1, %r2}, %rd1;", "mov.b64 {%r1, %r2 }, %rd1 ;",
+    ".loc 1 2\nmov.u32 %r1, 1;", ".loc 1 2 3 4\nmov.u32 %r1, 1;", ".loc 1 2 3 // why\nmov.u32 %r1, 1;",
+    ".loc 1 2 3 mov.u32 %r1, 1;\nret;", ".loc 1 12345678901 3\nret;", ".loc 1 1_0 3\nret;", ".loc 1 2 3\r\nret;",
+    ".loc 1 2 3, function_name A, inlined_at 1 7 3\nmov.u32 %r1, 1;", "// A: B\nA: mov.u32 %r1, 1;",
+    ".reg .b32 %r10<3>; mov.u32 %r100, %r102; mov.u32 %r1, %r2;", ".reg .b32 u1; .reg .b32 u<3>; mov.u32 u1, u2;",
+    "mov.u32 %r1, %r2; .shared .b8 t[4]; mov.u32 %r1, t; { .shared .b8 s[9]; mov.u32 %r1, s; } mov.u32 %r1, s;",
+    "@ %p1 ret;", "mov.b64 {%r1, {%r2, %r3}}, %rd1;",
+    "mov.u32 %r1, 18446744073709551615;", "mov.u32 %r1, 00;", "ld.global.u32 %r1, [%rd1+9223372036854775807];",
     "mov.u32 %r1, WARP_SZ;", "bra END;", "setp.lt.u32 %p1, %r1, 5;", "ret;", "mov.f32 %f1, -0f3F800000;",
 ])  # fmt: skip
 def test_one_statement_both_ways(statement, monkeypatch):
@@ -109,7 +118,9 @@ END: ret; }}
     "mov.u32 %r1, 1, ;", "mov.u32 , %r1, 1;", "@!!%p1 ret;", "@%r1 ret;", "mov.u32 %r1, \"a;\n", "mov.u32 %r1, %r9;",
     "call.uni (%r1, f, (%r2);", "call f, (%r2,);", "call (%r9), f;", "call;", ".param .b99 p0;", ".param .pred p0;",
     ".reg .b32 t; .reg .b32 t;", ".param .b32 p; .param .b32 p;", "mov.u32 %r1, 08;", "mov.u32 %r1, {%r1, };",
-    "ld.global.u32 %r1, [%rd1+99999999999999999999];",
+    "ld.global.u32 %r1, [%rd1+99999999999999999999];", "A: A: ret;", "A: mov.u32 %r1, %r9;", "@%r1 mov.b32 %r1, 1;",
+    "@! mov.u32 %r1, 1;", "L", "L: L2", ".reg .b32 %r<4>;",
+    "mov.u32 %r1, 18446744073709551616;", ".loc 1 2 3\nmov.u32 %r1, ;", "mov.u32 %r1, 1; .reg .b32 %r1;",
 ])  # fmt: skip
 def test_one_wrong_statement_both_ways(statement, monkeypatch):
     """Each way refuses it with the same words."""

@@ -13,7 +13,7 @@ from trueno.errors import KernelError, OutOfMemory
 
 from trueno_cuda.device.protocol import Grid
 from trueno_cuda.ptx import TARGETS, Kernel
-from trueno_cuda.ptx.emulate import TensorMap, load
+from trueno_cuda.ptx.emulate import Report, TensorMap, load
 from trueno_cuda.ptx.emulate.errors import LaunchError
 from trueno_cuda.ptx.types import TYPES, Type, ptr
 from trueno_cuda.ptx.types import TensorMap as MapType
@@ -121,6 +121,7 @@ class _Here(local):
     status: Array | None = None
     guarded = False
     recorded: "Recording | None" = None
+    reports: list[Report] | None = None
 
 
 class Recording:
@@ -248,6 +249,8 @@ class Emulator:
             if report.findings:
                 more = "" if all(f.source for f in report.findings) else f"\n{LINES}"
                 raise KernelError(f"{kernel.name} on cuda_emulated:\n{report}{more}")
+            if self._here.reports is not None:
+                self._here.reports.append(report)
 
         def launch(given: Sequence[int | TensorMap], floats: Sequence[float] = ()) -> None:
             if len(given) != pointers:
@@ -285,6 +288,15 @@ class Emulator:
             yield recording
         finally:
             self._here.recorded = before
+
+    @contextmanager
+    def reports(self) -> Iterator[list[Report]]:
+        """The reports of the launches that this thread runs inside, in order: what each moved and computed."""
+        before, self._here.reports = self._here.reports, []
+        try:
+            yield self._here.reports
+        finally:
+            self._here.reports = before
 
     def status(self) -> int:
         here = self._here

@@ -5,7 +5,7 @@ from importlib import import_module
 from numbers import Integral
 from typing import Any
 
-from trueno.errors import DtypeError, KernelError, ParameterError
+from trueno.errors import BackendUnavailable, DtypeError, KernelError, ParameterError
 
 from trueno_cuda.device.emulated import runs
 from trueno_cuda.ptx import Kernel, f64, ptr
@@ -102,8 +102,13 @@ def opened(backend: str) -> Any:
 def _loaded(name: str) -> Any:
     """The backend object; UnknownBackend or BackendUnavailable with reason and remedy."""
     trueno: Any = import_module("trueno")  # through the public API: a plugin must not use the registry
-    with trueno.use(name):
-        return trueno.backends()[name.lower()].load()
+    try:
+        with trueno.use(name):
+            return trueno.backends()[name.lower()].load()
+    except BackendUnavailable as error:
+        if name.lower() != "cuda":
+            raise
+        raise BackendUnavailable(f'{error}; without a GPU: backend="cuda_emulated"') from None
 
 
 def _groups(kernel: Kernel) -> tuple[int, int, int]:

@@ -40,7 +40,9 @@ def command(
     engine_name: Annotated[
         str, typer.Option("--engine", metavar="MODULE", help="With --plan fused: the engine's module.")
     ] = ENGINE,
-    real: Annotated[bool, typer.Option("--ptxas/--no-ptxas", help="Ask ptxas for registers and spills.")] = True,
+    real: Annotated[
+        bool, typer.Option("--ptxas/--no-ptxas", help="Ask ptxas, or nvJitLink, for registers and spills.")
+    ] = True,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML file, which needs no network.")

@@ -20,7 +20,7 @@ from trueno_cuda.ptx.instructions import (
 )
 from trueno_cuda.ptx.reference_topics import MEMBERS
 from trueno_cuda.ptx.types import Type, checked, pred, u32
-from trueno_cuda.ptx.values import Number, Value, Var, is_predicate, least_uniform, multiple, plain
+from trueno_cuda.ptx.values import Number, Value, Var, is_predicate, least_uniform, multiple, plain, seen
 
 
 class Arithmetic(Conversions):
@@ -56,6 +56,7 @@ class Arithmetic(Conversions):
             raise BuildError(f"{name} of a {form.result} by {args[1]} shifts everything out")
         if out is None:
             result = self.new(form.result, self._uniformity(name, args), _multiple(name, args, form))
+            result.origin = name, tuple(map(seen, args))
         else:
             result = self._written(out, form.result, *args)
         self.emit(_with_options(name, form.opcode, options), result.text, *sources)
@@ -98,6 +99,7 @@ class Arithmetic(Conversions):
             raise BuildError(f"{var} cannot take a {kind}; convert with .to({var.type})")
         self.read(var)
         var.uniformity = min(var.uniformity, least_uniform(*sources), self.context(var.scope))
+        var.version += 1
         return var
 
     # ---- special registers ----------------------------------------------------------------------------
@@ -117,6 +119,7 @@ class Arithmetic(Conversions):
                 rows = self.shape[0] * (self.shape[1] if name == "tid_z" else 1)
                 level = Uniformity.WARP if rows % 32 == 0 else level
             value = self._specials[name] = self.new(kind, level, top=True)
+            value.origin = name, ()
             self.names[value.text] = f"k.{name}"
             self.prologue.append(f"mov.{kind.word} {value.text}, {text};")
         return self._specials[name]
@@ -134,6 +137,7 @@ class Arithmetic(Conversions):
                     self.prologue.append(f"mad.lo.u32 {sum_.text}, {above.text}, {pitch}, {tid.text};")
                     tid = sum_
             value = self._specials["warp"] = self.new(u32, Uniformity.WARP, top=True)
+            value.origin = "warp", ()
             self.names[value.text] = "k.warp"
             self.prologue.append(f"shr.u32 {value.text}, {tid.text}, 5;")
         return self._specials["warp"]
@@ -169,6 +173,7 @@ class Arithmetic(Conversions):
     def copy(self, value: Value) -> Value:
         """A Value with the current value of `value`, which may be a Var."""
         result = self.new(value.type, value.uniformity, value.multiple)
+        result.origin = "copy", (seen(value),)
         self.emit(f"mov.{value.type.word}", result.text, self.read(value))
         return result
 
@@ -183,7 +188,9 @@ class Arithmetic(Conversions):
         """`value`, with the author's assertion that `power` (of two) divides it: for indices of vectors."""
         if power < 1 or power & (power - 1):
             raise BuildError(f"k.multiple_of({value}, {power}): promise a power of two")
-        return Value(self, value.type, self.read(value), value.scope, value.uniformity, max(power, value.multiple))
+        same = Value(self, value.type, self.read(value), value.scope, value.uniformity, max(power, value.multiple))
+        same.origin = "copy", (seen(value),)
+        return same
 
     def compare(self, how: str, a: Value | Number, b: Value | Number) -> Value:
         """A predicate: eq ne lt le gt ge, and with a final `u` true for a NaN; num, nan."""
@@ -196,6 +203,7 @@ class Arithmetic(Conversions):
         if isinstance(a, Value) and isinstance(b, Value) and a.type is not b.type:
             raise BuildError(f"a comparison takes operands of one type, not {a.type} and {b.type}; use .to(...)")
         result = self.new(pred, least_uniform(a, b))
+        result.origin = how, (seen(a), seen(b))
         self.emit(f"setp.{how}.{kind}", result.text, self.operand(a, kind), self.operand(b, kind))
         return result
 

@@ -13,7 +13,7 @@ from trueno_cuda.ptx.arithmetic import Arithmetic
 from trueno_cuda.ptx.errors import BuildError
 from trueno_cuda.ptx.hazards import Pending, Scope, Uniformity
 from trueno_cuda.ptx.types import Type, s32, u32
-from trueno_cuda.ptx.values import Value, is_predicate, least_uniform, multiple, plain
+from trueno_cuda.ptx.values import Value, is_predicate, least_uniform, multiple, plain, seen
 
 
 class Loop:
@@ -77,7 +77,7 @@ class Control(Arithmetic):
         label = self.label("when")
         self.emit(f"@!{text} bra", f"{label}_end")
         before = self.path.pending.copy()
-        with self._scope(Scope("k.when branch", condition.uniformity)):
+        with self._scope(Scope("k.when branch", condition.uniformity, condition=(seen(condition), True))):
             yield
         self.place(f"{label}_end")
         taken = self.path.pending.copy()
@@ -101,7 +101,7 @@ class Control(Arithmetic):
         self.emit("bra", f"{label}_done")
         self.place(f"{label}_end")
         self.path.pending = before
-        with self._scope(Scope("k.otherwise branch", condition.uniformity)):
+        with self._scope(Scope("k.otherwise branch", condition.uniformity, condition=(seen(condition), False))):
             yield
         self.place(f"{label}_done")
         self.path.pending.join(taken)

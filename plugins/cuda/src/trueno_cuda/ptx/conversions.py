@@ -20,7 +20,7 @@ from trueno_cuda.ptx.types import (
     u16,
     u32,
 )
-from trueno_cuda.ptx.values import Value, Var, least_uniform
+from trueno_cuda.ptx.values import Value, Var, least_uniform, seen
 
 ROUND_TO_INTEGER = {"rn": "rni", "rz": "rzi", "rm": "rmi", "rp": "rpi"}
 
@@ -54,6 +54,8 @@ class Conversions(Core):
 
     def _convert(self, value: Value, kind: Type, opcode: str) -> Value:
         result = self.new(kind, value.uniformity, value.multiple if kind.bits >= value.type.bits else 1)
+        if kind.integer and value.type.integer and kind.bits >= value.type.bits:
+            result.origin = "copy", (seen(value),)
         self.emit(opcode, result.text, self.read(value))
         return result
 

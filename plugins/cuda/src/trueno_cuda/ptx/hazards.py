@@ -1,12 +1,14 @@
 """The builder's record of accesses to shared memory, so that a missing barrier is an error and not a wrong number.
 
-It sees arrays and stages of arrays, not elements: a thread that reads back only what it wrote itself must still say
-`k.sync()`, or keep the value in a register.  It cannot see into stages chosen at run time; the emulator can.
+It sees arrays and stages of arrays, and of their elements what follows from the thread's index and the conditions
+around an access (`elements`): enough for a tree of sums, or for a thread that reads back what it wrote itself.  Where
+it is not clear that two accesses keep apart, they meet.  It cannot see into stages chosen at run time; the emulator
+can.
 """
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trueno_cuda.ptx.errors import BuildError
 
@@ -39,6 +41,47 @@ class Region(NamedTuple):
         return "k.sync_warp()" if self.per == "warp" else "k.sync()"
 
 
+class Spot(Protocol):
+    """The elements that an access touches, in each thread: `elements.Place`."""
+
+    def apart(self, other: "Spot", later: bool) -> bool:
+        """Whether no element is accessed here by one thread and there by another; later: in another turn of a loop."""
+
+
+MANY = 32
+"""Places of a region that are told apart; beyond, an access is of all of it."""
+
+
+class Accesses(dict[Region, "set[Spot | None]"]):
+    """Where regions are accessed; None is anywhere."""
+
+    def note(self, region: Region, spot: Spot | None) -> None:
+        spots = self.setdefault(region, set())
+        if None not in spots:
+            spots.add(spot)
+            if spot is None or len(spots) > MANY:
+                self[region] = {None}
+
+    def meet(self, region: Region, spot: Spot | None, later: bool = False) -> bool:
+        """Whether another thread may access the same element here as there."""
+        return any(mine is None or spot is None or not mine.apart(spot, later) for mine in self.get(region, ()))
+
+    def meet_any(self, region: Region, next_turn: "Accesses") -> bool:
+        """Whether an access of the next turn of a loop may meet one of these."""
+        return any(self.meet(region, spot, later=True) for spot in next_turn[region])
+
+    def add(self, other: "Accesses") -> None:
+        for region, spots in other.items():
+            for spot in spots:
+                self.note(region, spot)
+
+    def copy(self) -> "Accesses":
+        return Accesses({region: set(spots) for region, spots in self.items()})
+
+    def without(self, per: str) -> "Accesses":
+        return Accesses({region: spots for region, spots in self.items() if region.per != per})
+
+
 @dataclass(slots=True)
 class Pending:
     """Accesses that no barrier has ordered yet.  groups: asynchronous copies, oldest first; open: not yet committed.
@@ -46,20 +89,21 @@ class Pending:
     waited: whether this thread has waited for the previous grid, on every path to here.
     """
 
-    reads: set[Region] = field(default_factory=set)
-    writes: set[Region] = field(default_factory=set)
+    reads: Accesses = field(default_factory=Accesses)
+    writes: Accesses = field(default_factory=Accesses)
     groups: list[set[Region]] = field(default_factory=list)
     open: set[Region] = field(default_factory=set)
     waited: bool = False
 
     def copy(self) -> "Pending":
-        return Pending(set(self.reads), set(self.writes), [set(g) for g in self.groups], set(self.open), self.waited)
+        groups = [set(g) for g in self.groups]
+        return Pending(self.reads.copy(), self.writes.copy(), groups, set(self.open), self.waited)
 
     def join(self, other: "Pending") -> None:
         """Either of two paths was taken."""
         self.waited &= other.waited
-        self.reads |= other.reads
-        self.writes |= other.writes
+        self.reads.add(other.reads)
+        self.writes.add(other.writes)
         self.open |= other.open
         short = max(len(self.groups), len(other.groups))
         mine = [set[Region]() for _ in range(short - len(self.groups))] + self.groups
@@ -70,27 +114,28 @@ class Pending:
     def arriving(self) -> set[Region]:
         return self.open.union(*self.groups)
 
-    def read(self, region: Region) -> None:
+    def read(self, region: Region, spot: Spot | None = None) -> None:
         if region in self.arriving:
             raise BuildError(
                 f"shared memory {region} is read while cp.async still writes it: k.async_commit(), k.async_wait(0), "
                 f"then {region.barrier}"
             )
-        if region in self.writes:
+        if self.writes.meet(region, spot):
             raise BuildError(f"shared memory {region} is read after a write with no {region.barrier} between")
-        self.reads.add(region)
+        self.reads.note(region, spot)
 
-    def write(self, region: Region) -> None:
-        if region in self.reads:
+    def write(self, region: Region, spot: Spot | None = None) -> None:
+        if self.reads.meet(region, spot):
             raise BuildError(
-                f"shared memory {region} is written after a read with no {region.barrier} between; an element that "
+                f"shared memory {region} is written after a read with no {region.barrier} between: load, say "
+                f"{region.barrier}, then store (k.block_sum(x) and its like reduce without it); an element that "
                 f'several threads change takes an atomic: {region.array}.reduce("add", i, v)'
             )
-        self.writes.add(region)
+        self.writes.note(region, spot)
 
-    def copy_async(self, region: Region) -> None:
-        self.write(region)
-        self.writes.discard(region)
+    def copy_async(self, region: Region, spot: Spot | None = None) -> None:
+        self.write(region, spot)
+        del self.writes[region]
         self.open.add(region)
 
     def commit(self) -> None:
@@ -101,36 +146,37 @@ class Pending:
         """All but the newest groups have landed, for the thread that waited; the others need a barrier."""
         landed = self.groups[: max(len(self.groups) - newest, 0)]
         self.groups = self.groups[len(landed) :]
-        self.writes = self.writes.union(*landed)
+        for region in set[Region]().union(*landed):
+            self.writes.note(region, None)
 
     def sync(self, per: str) -> None:
         """A barrier of the block, or of the `warp`."""
-        if per == "warp":
-            self.reads = {r for r in self.reads if r.per != "warp"}
-            self.writes = {r for r in self.writes if r.per != "warp"}
-        else:
-            self.reads.clear()
-            self.writes.clear()
+        warp = per == "warp"
+        self.reads = self.reads.without("warp") if warp else Accesses()
+        self.writes = self.writes.without("warp") if warp else Accesses()
 
     def loop_edge(self, head: "Pending") -> None:
         """The next iteration begins: pending accesses meet those of the body before its first barrier."""
-        for region in sorted(r for r in head.writes | head.arriving if r.fixed and r in self.reads):
-            raise BuildError(
-                f"shared memory {region} is read at the end of the loop's body and written at its start: the next "
-                f"iteration overwrites what others still read; end the body with {region.barrier}"
-            )
-        for region in sorted(r for r in head.reads if r.fixed and r in self.writes | self.arriving):
-            raise BuildError(
-                f"shared memory {region} is written at the end of the loop's body and read at its start: "
-                f"end the body with {region.barrier}"
-            )
+        for region in sorted(r for r in {*head.writes, *head.arriving} if r.fixed and r in self.reads):
+            if region in head.arriving or self.reads.meet_any(region, head.writes):
+                raise BuildError(
+                    f"shared memory {region} is read at the end of the loop's body and written at its start: the next "
+                    f"iteration overwrites what others still read; end the body with {region.barrier}"
+                )
+        for region in sorted(r for r in head.reads if r.fixed and r in {*self.writes, *self.arriving}):
+            if region in self.arriving or self.writes.meet_any(region, head.reads):
+                raise BuildError(
+                    f"shared memory {region} is written at the end of the loop's body and read at its start: "
+                    f"end the body with {region.barrier}"
+                )
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
     """A branch or a loop's body: code that is entered as a whole.
 
-    uniformity: over which threads the decision to enter is the same.  head: of a loop, the accesses before its first
+    uniformity: over which threads the decision to enter is the same.  condition: the predicate of a branch, and whether
+    it holds in it.  head: of a loop, the accesses before its first
     barrier; heading: whose barriers have not come yet.  barrier: what it makes wait, `block` or `warp`.
     """
 
@@ -140,6 +186,7 @@ class Scope:
     head: Pending = field(default_factory=Pending)
     heading: set[str] = field(default_factory=lambda: {"block", "warp"})
     barrier: str = ""
+    condition: tuple[object, bool] | None = None
 
     def close(self) -> None:
         if self.barrier and self.uniformity < (Uniformity.BLOCK if self.barrier == "block" else Uniformity.WARP):
@@ -173,7 +220,12 @@ class Path:
         scope.close()
         self.scopes.pop()
 
-    def touch(self, how: str, region: Region) -> None:
+    @property
+    def conditions(self) -> list[tuple[object, bool]]:
+        """The predicates of the branches around this point of the code, and whether they hold."""
+        return [scope.condition for scope in self.scopes if scope.condition is not None]
+
+    def touch(self, how: str, region: Region, spot: Spot | None = None) -> None:
         """An access: `read`, `write` or `copy_async`; or by the asynchronous proxy, `fetch` and `fill`."""
         if how == "fetch" and region in self.unfenced:
             raise BuildError(
@@ -183,12 +235,14 @@ class Path:
         if how == "write":
             self.unfenced.add(region)
         how = {"fetch": "read", "fill": "write"}.get(how, how)
-        getattr(self.pending, how)(region)
+        getattr(self.pending, how)(region, spot)
         for scope in reversed(self.scopes):
             if region.per not in scope.heading:
                 break
-            if scope.repeats:
-                {"read": scope.head.reads, "write": scope.head.writes, "copy_async": scope.head.open}[how].add(region)
+            if scope.repeats and how == "copy_async":
+                scope.head.open.add(region)
+            elif scope.repeats:
+                (scope.head.reads if how == "read" else scope.head.writes).note(region, spot)
 
     def sync(self, per: str) -> None:
         """A barrier of the `block` or of the `warp`.  One inside a branch may not be reached, one in a loop is."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from trueno_cuda.ptx.control import Control
+from trueno_cuda.ptx.elements import Place, Threads
 from trueno_cuda.ptx.errors import BuildError
 from trueno_cuda.ptx.hazards import Region, Uniformity
 from trueno_cuda.ptx.instructions import ATOMICS
@@ -26,7 +27,7 @@ from trueno_cuda.ptx.types import (
     u32,
     u64,
 )
-from trueno_cuda.ptx.values import Number, Value, is_predicate, least_uniform, multiple, plain
+from trueno_cuda.ptx.values import Number, Value, is_predicate, least_uniform, multiple, plain, seen
 
 
 class Memory(Control):
@@ -128,7 +129,22 @@ class Memory(Control):
             return f"[{self.read(pointer.address)}{f'+{offset}' if offset else ''}]"
         return f"[{self.address(pointer, index).text}]"
 
-    def _access(self, pointer: Pointer, index: Index, count: int, how: str) -> tuple[str, Value | int]:
+    @cached_property
+    def _block(self) -> Threads | None:
+        """The block's threads, if their number is known."""
+        return None if self.shape is None else Threads(self.shape)
+
+    def _spot(self, pointer: Pointer, at: Value | int, count: int, where: Value | bool | None) -> Place | None:
+        """The elements that an access of shared memory touches, in each thread."""
+        if self._block is None:
+            return None
+        parts = (*pointer.offset, (seen(at), pointer.element.bytes))
+        conditions = [*self.path.conditions, *([(seen(where), True)] if isinstance(where, Value) else [])]
+        return Place(self._block, parts, count * pointer.element.bytes, conditions)
+
+    def _access(
+        self, pointer: Pointer, index: Index, count: int, how: str, where: Value | bool | None
+    ) -> tuple[str, Value | int]:
         """Check an access of `count` neighbours and note it; returns its place and the index."""
         at = self.flat(pointer, index)
         size, root = pointer.element.bytes, pointer.root
@@ -150,7 +166,8 @@ class Memory(Control):
         if how != "read" and root.space == "global":
             self.writes(root)
         if pointer.region is not None:
-            self.path.touch("write" if how != "read" else "read", pointer.region)
+            spot = self._spot(pointer, at, count, where)
+            self.path.touch("write" if how != "read" else "read", pointer.region, spot)
         return self.place_of(pointer, at), at
 
     def writes(self, root: Root | None) -> None:
@@ -167,7 +184,7 @@ class Memory(Control):
     ) -> list[Value]:  # fmt: skip
         """`pointer.load(...)`; always a list."""
         guard = self.guard(where)
-        place, at = self._access(pointer, index, count, "read")
+        place, at = self._access(pointer, index, count, "read", where)
         element, kind = pointer.element, pointer.element.widened
         level = least_uniform(at, where, pointer.address)
         packs = element.bits < 32 and count > 4
@@ -195,7 +212,7 @@ class Memory(Control):
         """`pointer.store(...)`."""
         guard = self.guard(where)
         element, kind, count = pointer.element, pointer.element.widened, len(values)
-        place, _ = self._access(pointer, index, count, "write")
+        place, _ = self._access(pointer, index, count, "write", where)
         texts = [self.operand(v, kind) for v in values]
         spelled = element.word
         if element.bits < 32 and count > 4:
@@ -280,7 +297,7 @@ class Memory(Control):
         if len(operands) != wanted:
             raise BuildError(f"{pointer}: atomic {name} takes {wanted} values, not {len(operands)}")
         guard = self.guard(where)
-        place, _ = self._access(pointer, index, 1, "both")
+        place, _ = self._access(pointer, index, 1, "both", where)
         suffix = f"b{kind.bits}" if name in ("and", "or", "xor", "exch", "cas") else kind.name
         rounding = ".noftz" if kind is f16 or kind.kind == "x" or kind.name == "bf16" else ""
         opcode = (

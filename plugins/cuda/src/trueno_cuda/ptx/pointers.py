@@ -12,7 +12,7 @@ from trueno_cuda.ptx.aliases import POINTER, instead
 from trueno_cuda.ptx.errors import BuildError, UnknownName, suggestion
 from trueno_cuda.ptx.hazards import Region
 from trueno_cuda.ptx.types import Type, checked
-from trueno_cuda.ptx.values import Emitter, Number, Value, multiple, plain
+from trueno_cuda.ptx.values import Emitter, Number, Value, multiple, plain, seen
 
 Index = Value | int | tuple[Value | int, ...]
 
@@ -55,7 +55,8 @@ class Pointer:
     """Elements in one address space, from `address` on.
 
     multiple: a power of two that divides the distance from the root, in elements.  count: their number, if it
-    is known.  region: what the builder checks for hazards, in shared memory.
+    is known.  region: what the builder checks for hazards, in shared memory.  offset: where it begins in that, as
+    indices, each with the bytes that it counts.
     """
 
     k: "MemoryEmitter"
@@ -66,6 +67,7 @@ class Pointer:
     count: int | None = None
     region: Region | None = None
     pitches: tuple[int, ...] = (1,)
+    offset: tuple[tuple[object, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"{self.root.name} ({self.root.space} {self.element})"
@@ -88,7 +90,8 @@ class Pointer:
         self.k.in_bounds(self, at, 0)
         address = self.k.address(self, at)
         step = min(self.multiple, multiple(at))
-        return Pointer(self.k, self.element, self.root, address, step, None, self.region, self.pitches)
+        offset = (*self.offset, (seen(at), self.element.bytes))
+        return Pointer(self.k, self.element, self.root, address, step, None, self.region, self.pitches, offset)
 
     def cast(self, element: Type) -> "Pointer":
         """The same memory as elements of another type: bytes as f16, f16 as f16x2."""
@@ -98,7 +101,7 @@ class Pointer:
             raise BuildError(f"{self}: its address is a multiple of {self.multiple} only, not of a {element}")
         whole = None if count is None else count * self.element.bytes // element.bytes
         self.root.align = max(self.root.align, element.bytes)
-        return Pointer(self.k, element, self.root, self.address, unit, whole, self.region)
+        return Pointer(self.k, element, self.root, self.address, unit, whole, self.region, offset=self.offset)
 
     @overload
     def load(self, index: Index = 0, vec: None = None, **options: Any) -> Value: ...

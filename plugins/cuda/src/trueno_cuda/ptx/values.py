@@ -7,7 +7,7 @@ over which threads it is uniform, and which power of two divides it.
 import operator
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from trueno_cuda.ptx.aliases import VALUE, instead
 from trueno_cuda.ptx.errors import BuildError, UnknownName
@@ -57,14 +57,31 @@ class Emitter(Protocol):
         """Emit a move to the register of a var."""
 
 
+class Seen(NamedTuple):
+    """A var as it was when it was read.  version: how often it had been written before."""
+
+    var: "Var"
+    version: int
+    uniformity: Uniformity
+
+    @property
+    def type(self) -> Type:
+        return self.var.type
+
+
+Origin = tuple[str, tuple[object, ...]]
+"""What computed a value: the operation, and its operands as they were then."""
+
+
 class Value:
     """The result of one instruction.
 
     k: the kernel under construction; type; text: the register; scope: the branch or loop that defines it, outside of
-    which it does not exist; multiple: a power of two that is known to divide it (integers only).
+    which it does not exist; multiple: a power of two that is known to divide it (integers only); origin: what computed
+    it, of the operations that `elements` follows.
     """
 
-    __slots__ = ("k", "multiple", "scope", "text", "type", "uniformity")
+    __slots__ = ("k", "multiple", "origin", "scope", "text", "type", "uniformity")
 
     def __init__(
         self,
@@ -75,14 +92,9 @@ class Value:
         uniformity: Uniformity = Uniformity.LANE,
         multiple: int = 1,
     ) -> None:
-        self.k, self.type, self.text, self.scope, self.uniformity, self.multiple = (
-            k,
-            kind,
-            text,
-            scope,
-            uniformity,
-            multiple,
-        )
+        self.k, self.type, self.text, self.scope = k, kind, text, scope
+        self.uniformity, self.multiple = uniformity, multiple
+        self.origin: Origin | None = None
 
     def __repr__(self) -> str:
         return f"{self._said} ({self.type})"
@@ -290,14 +302,14 @@ class Value:
 class Var(Value):
     """A register that may change: `+=` and its like, `set`, `fma`, `update`.
 
-    busy: an asynchronous multiplication owns the register until it is waited for.
+    busy: an asynchronous multiplication owns the register until it is waited for.  version: how often it was written.
     """
 
-    __slots__ = ("busy",)
+    __slots__ = ("busy", "version")
 
     def __init__(self, k: Emitter, kind: Type, text: str, scope: Scope, uniformity: Uniformity) -> None:
         super().__init__(k, kind, text, scope, uniformity)
-        self.busy = False
+        self.busy, self.version = False, 0
 
     def set(self, value: Value | Number) -> None:
         """Become `value`, of the same type or a Python number."""
@@ -361,6 +373,11 @@ def plain(number: Any) -> Any:
     if isinstance(number, Integral):
         return int(number)
     return float(number) if isinstance(number, Real) else number
+
+
+def seen(value: object) -> object:
+    """An operand as it is now: a var may change."""
+    return Seen(value, value.version, value.uniformity) if isinstance(value, Var) else value
 
 
 def is_predicate(value: object) -> bool:

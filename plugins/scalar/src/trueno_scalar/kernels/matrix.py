@@ -120,7 +120,7 @@ def convolve2d(device: None, call: Call) -> Kernel:
 def _embedding_lookup(table: Array, i: Array, y: Array) -> int | None:
     if i.size and (i.min() < 0 or i.max() >= len(table)):
         return -1  # the core names the index
-    np.take(table, i, 0, y, mode="clip")  # "raise" would go through a buffer
+    np.take(table, i.astype(np.intp, copy=False), 0, y, mode="clip")  # "raise" would go through a buffer
     return None
 
 

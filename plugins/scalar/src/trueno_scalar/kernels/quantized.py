@@ -113,7 +113,7 @@ def quant_matmul(device: None, call: Call) -> Kernel:
 def _quant_embedding_lookup(w: Array, i: Array, y: Array, *, format: str) -> int | None:
     if i.size and (i.min() < 0 or i.max() >= len(w)):
         return -1  # the core names the index
-    rows, numbers = i.reshape(-1), y.reshape(i.size, y.shape[-1])
+    rows, numbers = i.reshape(-1).astype(np.intp, copy=False), y.reshape(i.size, y.shape[-1])
     f = format_of(format)
     step = max(1, TILE // max(1, y.shape[-1]))
     for at in range(0, i.size, step):

@@ -8,9 +8,9 @@ from numba import njit, types
 from trueno.backend import Refused
 
 from trueno_simd.codecache.kernel_cache import KernelCache
-from trueno_simd.llvm import convention
+from trueno_simd.llvm import convention, isa
 from trueno_simd.llvm.jit import FLAGS
-from trueno_simd.llvm.linking import WHOLE, WHOLE_WIDE
+from trueno_simd.llvm.linking import FOREIGN, WHOLE, WHOLE_WIDE
 
 
 def kernel_entry(
@@ -24,11 +24,10 @@ def kernel_entry(
 
     wide: with registers of 512 bits where the CPU has them, whatever LLVM prefers for it (`trueno_simd.rows.width`).
     """
+    pipeline, cache = (WHOLE_WIDE if wide else WHOLE, cache) if isa.level() != isa.WASM else (FOREIGN, False)
 
     def compile_(function: Callable[..., Any]) -> Any:
-        kernel = njit(no_cfunc_wrapper=True, nogil=nogil, pipeline_class=WHOLE_WIDE if wide else WHOLE, **FLAGS)(
-            function
-        )
+        kernel = njit(no_cfunc_wrapper=True, nogil=nogil, pipeline_class=pipeline, **FLAGS)(function)
         if cache:
             kernel._cache = KernelCache(function)
         kernel.compile(signature)

@@ -72,14 +72,15 @@ def _record(address: int, kinds: tuple[str, ...], arguments: Arguments) -> Any:
             parts.append(int(np.float64(x).view(np.int64)))
         elif kind == convention.WHOLE:
             parts.append(int(x))
-        elif not _takes(kind, x):
+        elif not takes(kind, x):
             return None
         else:
             parts += [x.size, x.itemsize, x.ctypes.data, *x.shape, *x.strides]
     return np.array(parts, np.int64)
 
 
-def _takes(kind: str, x: Any) -> bool:
+def takes(kind: str, x: Any) -> bool:
+    """Whether an argument is exactly an array of this kind, as Numba's wrapper would find."""
     dtype, rank, use = kind.split()
     return (
         type(x) is np.ndarray

@@ -16,7 +16,7 @@ from trueno.errors import ShapeError
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels.gather import CHUNK, LONG_ROW, SHARES, shares
-from trueno_simd.kernels.operands import number, overlaps, reader, source, target
+from trueno_simd.kernels.operands import adapted, number, overlaps, reader, source, target
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import address, copy
 from trueno_simd.llvm.caches import last_cache, uncached
@@ -97,18 +97,14 @@ def concatenate(device: None, call: Call) -> Kernel:
     compiled = kernel_entry(types.intp(source(kind, 2), source(kind, 2), target(kind, 2), types.int64))(_concatenate)
     least = int(uncached(last_cache())) // 2  # of the result, whose bytes are read as well
 
-    def kernel(a: Any, b: Any, out: Any) -> int:
+    def flat(a: Any, b: Any, out: Any) -> tuple[Any, ...] | None:
         try:
             fits = (out.shape,) == call.op.result_shapes((a.shape, b.shape), {"axis": axis})
         except ShapeError:
-            return -1
+            return None
         if not fits or not all(x.flags.c_contiguous for x in (a, b, out)):
-            return -1
-        at = axis % a.ndim
-        count = prod(a.shape[:at])
-        if not count:
-            return 0
-        status: int = compiled(*(x.reshape(count, x.size // count) for x in (a, b, out)), least)
-        return status
+            return None
+        count = prod(a.shape[: axis % a.ndim])
+        return *(x.reshape(count, x.size // max(count, 1)) for x in (a, b, out)), least
 
-    return kernel
+    return adapted(flat, compiled)

@@ -180,14 +180,21 @@ def convolve2d(device: None, call: Call) -> Kernel:
     function = _FUNCTIONS[dict(call.static).get("mode", "valid"), call.dtype.itemsize]
     kernels: dict[int, Any] = {}
 
-    def kernel(x: Any, weights: Any, out: Any) -> int:
+    def chosen(x: Any) -> Any:
         compiled = kernels.get(x.ndim)
-        if compiled is None:
-            if x.ndim not in (2, 3):
-                return -1
+        if compiled is None and x.ndim in (2, 3):
             sizes = (2, 2, 2) if x.ndim == 2 else (3, 4, 3)
             signature = types.intp(source(kind, sizes[0]), source(kind, sizes[1]), target(kind, sizes[2]), SCRATCH)
             compiled = kernels[x.ndim] = with_scratch(elsewhere.run(lambda: kernel_entry(signature)(function)))
-        return compiled(x, weights, out)
+        return compiled
 
+    def kernel(x: Any, weights: Any, out: Any) -> int:
+        compiled = chosen(x)
+        return -1 if compiled is None else compiled(x, weights, out)
+
+    def resolve(x: Any, *others: Any) -> Any:
+        compiled = chosen(x)
+        return None if compiled is None else compiled.resolve(x, *others)
+
+    kernel.resolve = resolve  # type: ignore[attr-defined]
     return kernel

@@ -241,7 +241,7 @@ def outer_product(device: None, call: Call) -> Kernel:
         return ordinary  # no call of this key is so large
     streamed = kernel_entry(signature)(_streamed32 if single else _streamed64)
 
-    def kernel(x: Any, y: Any, out: Any) -> int:
-        return (streamed if out.nbytes >= least and y.nbytes >= LONG_ROW else ordinary)(x, y, out)
+    def resolve(x: Any, y: Any, out: Any) -> tuple[Any, tuple[Any, ...], int]:
+        return streamed if out.nbytes >= least and y.nbytes >= LONG_ROW else ordinary, (x, y, out), 0
 
-    return kernel
+    return resolving(resolve)

@@ -274,17 +274,27 @@ def batched_matmul(device: None, call: Call) -> Kernel:
             return matmul(device, call)
         return _compiled(function, kind, ndim)
 
-    def kernel(a: Any, b: Any, out: Any) -> int:
+    def fitting(a: Any, b: Any, out: Any) -> tuple[Any, ...] | None:
+        """The kernel of so many axes, and its arguments."""
         ndim = a.ndim
         if ndim < 2 or b.ndim != ndim or out.ndim != ndim:  # before anything is compiled for it
-            return -1
+            return None
         if ndim > 4:
             if not a.shape[:-2] == b.shape[:-2] == out.shape[:-2] or not out.flags.c_contiguous:
-                return -1
+                return None
             a, b, out = (x.reshape(-1, *x.shape[-2:]) for x in (a, b, out))
             ndim = 3
         if ndim not in kernels:
             kernels[ndim] = elsewhere.run(lambda: compiled(ndim))
-        return kernels[ndim](a, b, out)
+        return kernels[ndim], a, b, out
 
+    def kernel(*arrays: Any) -> int:
+        call = fitting(*arrays)
+        return -1 if call is None else call[0](*call[1:])
+
+    def resolve(*arrays: Any) -> Any:
+        call = fitting(*arrays) if all(x.flags.c_contiguous for x in arrays) else None  # a view, and no copy
+        return None if call is None else call[0].resolve(*call[1:])  # type: ignore[attr-defined]
+
+    kernel.resolve = resolve  # type: ignore[attr-defined]
     return kernel

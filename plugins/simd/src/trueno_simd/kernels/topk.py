@@ -23,7 +23,7 @@ from trueno.backend import Call, Kernel, Rates
 
 from trueno_simd.codecache.entry import kernel_entry
 from trueno_simd.kernels.gather import shares
-from trueno_simd.kernels.operands import number, overlaps, reader, source, target
+from trueno_simd.kernels.operands import adapted, number, overlaps, reader, source, target
 from trueno_simd.kernels.table import KERNELS
 from trueno_simd.kernels.tile import address, get_word, put_word
 from trueno_simd.llvm import vectors
@@ -273,14 +273,14 @@ def topk(device: None, call: Call) -> Kernel:
     signature = types.intp(source(kind, 2), target(kind, 2), target(types.int64, 2))
     compiled = kernel_entry(signature)(_topk32 if kind == types.float32 else _topk64)
 
-    def kernel(x: Any, values: Any, indices: Any) -> int:
+    def flat(x: Any, values: Any, indices: Any) -> tuple[Any, ...] | None:
         if not values.shape == indices.shape == (*x.shape[:-1], k):
-            return -1
+            return None
         if x.ndim != 2:
             if not all(a.flags.c_contiguous for a in (x, values, indices)):
-                return -1
+                return None
             rows = int(np.prod(x.shape[:-1], dtype=np.int64))
             x, values, indices = x.reshape(rows, x.shape[-1]), values.reshape(rows, k), indices.reshape(rows, k)
-        return compiled(x, values, indices)
+        return x, values, indices
 
-    return kernel
+    return adapted(flat, compiled)

@@ -21,6 +21,7 @@ from trueno_simd.llvm import target
 X86 = ("sse2", "avx", "avx2", "avx512")  # each includes the ones before it
 LEVELS = (*X86, "neon")  # the allowed values of TRUENO_MAX_ISA
 GENERIC = "generic"  # neither x86 nor ARM: LLVM vectorizes as it likes, no kernel names an instruction
+WASM = "wasm"  # WebAssembly's 128 bits, for which a child process compiles (`trueno_simd.wasm`); no instruction
 
 VARIABLE = "TRUENO_MAX_ISA"
 
@@ -61,6 +62,7 @@ class Isa:
 
 _cap: str | None = None
 _cap_given = False
+_crossing: Isa | None = None
 
 
 def cap(name: str | None) -> None:
@@ -75,8 +77,16 @@ def detect() -> Isa:
     return _host()
 
 
+def cross() -> None:
+    """Let this process choose code for WebAssembly; call it before any kernel's module is imported."""
+    global _crossing
+    _crossing = Isa(WASM, frozenset(), GENERIC)
+
+
 def current() -> Isa:
     """What kernels are compiled for: Numba's target, or before it is made the host, less the cap, less Numba's word."""
+    if _crossing is not None:
+        return _crossing
     if compiled_for := target.made():
         return _compiled_for(compiled_for.cpu, compiled_for.features)
     if cpu := _capped_cpu():
@@ -228,9 +238,9 @@ def _host() -> Isa:
 RUNS = 8  # runs of a block, after which sums are combined: 8 additions per lane
 
 
-def block(dtype: str) -> int:
-    """Elements of a fold's block: 64 for each lane that LLVM uses for this level (docs/adr/0003, 0015)."""
-    return 64 * _lanes_used() // (2 if dtype == "float64" else 1)
+def block(dtype: str, at: str = "") -> int:
+    """Elements of a fold's block: 64 for each lane that LLVM uses for a level (docs/adr/0003, 0015), this one's."""
+    return 64 * _lanes_used(at or level()) // (2 if dtype == "float64" else 1)
 
 
 def chain() -> int:
@@ -241,8 +251,8 @@ def chain() -> int:
     AVX-512 in half a one.
     """
     fewest = min(lanes(level(), 4), 8)
-    return max(64 * _lanes_used() // RUNS // w + w.bit_length() - 1 + w - 1 for w in (fewest, 4 * fewest))
+    return max(64 * _lanes_used(level()) // RUNS // w + w.bit_length() - 1 + w - 1 for w in (fewest, 4 * fewest))
 
 
-def _lanes_used() -> int:
-    return {"avx512": 64, "avx2": 32, "avx": 32}.get(level(), 8)
+def _lanes_used(at: str) -> int:
+    return {"avx512": 64, "avx2": 32, "avx": 32}.get(at, 8)

@@ -87,6 +87,19 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
         super()._finalize_final_module()
 
 
+class _Foreign(JITCodeLibrary):  # type: ignore[misc]
+    """A kernel that runs here as it is, and whose text another target compiles (`trueno_simd.wasm`).
+
+    text: of the kernel, all that it calls, and Python's wrapper, before LLVM has optimized any of it for this machine.
+    """
+
+    text = ""
+
+    def _optimize_final_module(self) -> None:
+        self.text = str(self._final_module)
+        super()._optimize_final_module()
+
+
 class _WideIngredient(_Ingredient):
     bits = 512
 
@@ -117,3 +130,4 @@ INGREDIENT, WHOLE = _into(_Ingredient), _into(_Whole)
 """Numba's compiler (`pipeline_class`) for functions that only kernels call, and for kernels."""
 INGREDIENT_WIDE, WHOLE_WIDE = _into(_WideIngredient), _into(_WideWhole)
 """The same with registers of 512 bits."""
+FOREIGN = _into(_Foreign)

@@ -70,6 +70,11 @@ class Array:
         np.copyto(out, host)
         return out
 
+    async def numpy_async(self) -> np.ndarray[Any, Any]:
+        """`numpy` while the event loop stays free."""
+        data = await self.buffer.gpu.read_async(self.buffer, self.nbytes)
+        return np.frombuffer(data, self.dtype).reshape(self.shape)
+
     def reshape(self, shape: Shape) -> "Array":
         """The same elements under another shape; ValueError if the number of elements differs."""
         if prod(shape) != self.size or any(s < 0 for s in shape):

@@ -16,13 +16,14 @@ from trueno.errors import DeviceLost, KernelError
 
 from trueno_wgpu.device import heap
 from trueno_wgpu.device.bindings import Bindings
+from trueno_wgpu.device.door import IN_BROWSER, immortal, open_device
 from trueno_wgpu.device.heap import Heap
 from trueno_wgpu.device.limits import Counts, Limits
 from trueno_wgpu.device.memory import Buffer, View
 from trueno_wgpu.device.polling import Poller
 from trueno_wgpu.device.queue import Queue
 from trueno_wgpu.device.recordings import Recording, Tape
-from trueno_wgpu.device.runtime import immortal, open_device, setting
+from trueno_wgpu.device.setting import setting
 from trueno_wgpu.device.shader import Shader
 from trueno_wgpu.device.staging import Staging
 from trueno_wgpu.device.transfers import Transfers
@@ -67,7 +68,7 @@ class Gpu:
         self.limits = _limits(self.device.limits, self.software)
         self.counts = Counts()
         budget = setting(heap.SETTING, None)
-        if budget is None and self.software:
+        if budget is None and self.software and not IN_BROWSER:
             budget = _host_memory()
         self._queue = Queue(self.device, self.name, self.counts)
         self._bindings = Bindings(self.device, self.limits, self.counts, self._queue)
@@ -125,7 +126,7 @@ class Gpu:
         """
         import asyncio
 
-        if self.software:
+        if self.software and not IN_BROWSER:
             return await asyncio.to_thread(self.read, buffer, nbytes, offset)
         target = memoryview(bytearray(nbytes))
         self._inside(buffer, offset, nbytes, "read")

@@ -30,6 +30,9 @@ class Device(Protocol):
     def read(self, buffer: "Buffer", nbytes: int, offset: int = 0, into: Any = None) -> memoryview:
         """Copy bytes to the host."""
 
+    async def read_async(self, buffer: "Buffer", nbytes: int, offset: int = 0) -> memoryview:
+        """The same, while the event loop stays free."""
+
 
 class Memory:
     """A block on the device.  groups: keys of the cached bind groups that name it, which keep it alive."""

@@ -21,6 +21,11 @@ def gpu() -> Gpu:
     return current
 
 
+def is_open() -> bool:
+    """Whether there is a device that can be used."""
+    return _gpu is not None and not _gpu.closed
+
+
 def _after_fork() -> None:
     global _lock, _gpu
     _lock, _gpu = Lock(), None

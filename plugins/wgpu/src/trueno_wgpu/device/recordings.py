@@ -6,12 +6,15 @@ before, while the device works, by wgpu-native's own functions: its wrapper take
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueno.errors import KernelError
 
+from trueno_wgpu.device.door import direct
 from trueno_wgpu.device.encoding import Encoder
-from trueno_wgpu.device.runtime import Direct, direct
+
+if TYPE_CHECKING:
+    from trueno_wgpu.device.runtime import Direct
 
 
 class Tape(Encoder):
@@ -97,7 +100,7 @@ def _wrapped(work: Any, launches: list[Any]) -> None:
         work.dispatch_workgroups(x, y, z)
 
 
-def _direct(calls: Direct, work: Any, launches: list[Any]) -> None:
+def _direct(calls: "Direct", work: Any, launches: list[Any]) -> None:
     set_pipeline, set_group, dispatch = calls.set_pipeline, calls.set_group, calls.dispatch
     with calls.errors():
         for pipeline, group, offsets, x, y, z in launches:

@@ -9,20 +9,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import wgpu
-from trueno.backend import settings
 from trueno.errors import BackendUnavailable
 
 from trueno_wgpu.device.adapter import SETTING, Adapter, NoAdapter, absent, choose
+from trueno_wgpu.device.setting import setting
 
 FEATURES = ("shader-f16", "subgroup", "timestamp-query")
 """Requested if the adapter has them; no kernel needs one."""
 _adapters: list[tuple[Any, Adapter]] = []
 """What was found so far: wgpu's object, and its description."""
-
-
-def setting(name: str, default: Any) -> Any:
-    """A setting of the manifest; if the core has not read the manifest, the environment variable."""
-    return settings.get(name) if name in settings.declared() else default
 
 
 def adapter(wanted: str | None = None) -> Adapter:
@@ -39,6 +34,20 @@ def open_device(wanted: str | None) -> tuple[Any, Adapter]:
             return handle.request_device_sync(required_features=wished), chosen
     except Exception as error:
         raise BackendUnavailable(f"{chosen} gives no device ({error}); update its driver") from error
+
+
+def known() -> bool:
+    """Whether `adapter` answers without waiting; it always may wait here."""
+    return True
+
+
+def may_wait() -> bool:
+    """Whether a call may wait for the device."""
+    return True
+
+
+async def prepare(wanted: str | None = None) -> None:
+    """Nothing has to be awaited before `open_device`."""
 
 
 def _find(wanted: str | None) -> tuple[Any, Adapter]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from trueno.errors import KernelError
 
+from trueno_wgpu.device.door import IN_BROWSER
 from trueno_wgpu.device.limits import Counts
 from trueno_wgpu.device.memory import Buffer
 from trueno_wgpu.device.polling import Poller
@@ -93,13 +94,17 @@ class Transfers:
 
     def _settle(self, promise: Any) -> None:
         """Wait for a promise; wgpu's own wait never ends if the device is gone."""
+        if not IN_BROWSER:
+            self._poll(promise)
+        with self._mapping():
+            promise.sync_wait()
+
+    def _poll(self, promise: Any) -> None:
         self._queue.poll()
         while getattr(promise, "_state", "fulfilled") == "pending":  # another thread is about to tell, or it is lost
             self._queue.alive("reading")
             sleep(1e-4)
             self._queue.poll()
-        with self._mapping():
-            promise.sync_wait()
 
     @contextmanager
     def _mapping(self) -> Iterator[None]:

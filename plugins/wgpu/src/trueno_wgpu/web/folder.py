@@ -3,6 +3,7 @@
 module.js, module.d.ts    the runtime and its types
 plan.json                 what runs, and what it needs
 kernels/NAME.wgsl         each kernel once
+kernels/module.wasm       all kernels for pages without a GPU, if the export has them
 data/HASH.bin             pieces of constants and weights, named by their contents, so a browser may keep them
 """
 
@@ -30,10 +31,11 @@ FEATURES = {"f16": "shader-f16"}
 
 
 def write(script: Script, folder: Path, inputs: Mapping[str, Array], outputs: Mapping[str, Array],
-          kept: Sequence[Array]) -> int:  # fmt: skip
+          kept: Sequence[Array], wasm: Any = None) -> int:  # fmt: skip
     """Write the files of a script into an empty folder; the bytes of data.
 
-    inputs and outputs: arrays that a page gives and gets; kept: those whose contents count at the start.
+    inputs and outputs: arrays that a page gives and gets; kept: those whose contents count at the start.  wasm: what
+    pages without a GPU run (`trueno.web`), or None.
     """
     (folder / "kernels").mkdir()
     (folder / "data").mkdir()
@@ -43,7 +45,7 @@ def write(script: Script, folder: Path, inputs: Mapping[str, Array], outputs: Ma
     contents = {n: data for n, data in script.contents(script.used(x.buffer for x in kept)).items() if n not in numbers}
     buffers: list[dict[str, Any]] = [{"bytes": -(-place.bytes // 4) * 4} for place in script.commands.places]
     for number, data in contents.items():
-        buffers[number]["data"] = [_piece(folder, data[at : at + PIECE]) for at in range(0, len(data), PIECE)]
+        buffers[number]["data"] = _pieces(folder, data)
     launches = [step for step in script.commands.steps if isinstance(step, Launch)]
     slots, uniforms = _uniforms(launches)
     shaders = list(dict.fromkeys(launch.shader for launch in launches))
@@ -66,6 +68,8 @@ def write(script: Script, folder: Path, inputs: Mapping[str, Array], outputs: Ma
         "kernels": [{"name": name, "writes": shader.writes} for name, shader in zip(names, shaders, strict=True)],
         "buffers": buffers, "uniforms": _piece(folder, memoryview(uniforms)) if uniforms else None, "steps": steps,
     }  # fmt: skip
+    if wasm is not None:
+        plan["wasm"] = _wasm(folder, wasm)
     for name in RUNTIME:
         shutil.copyfile(str(files(__package__).joinpath(name)), folder / name)
     (folder / "plan.json").write_text(json.dumps(plan, separators=(",", ":")), "utf-8")
@@ -75,6 +79,18 @@ def write(script: Script, folder: Path, inputs: Mapping[str, Array], outputs: Ma
 def _port(script: Script, x: Array, read: bool) -> dict[str, Any]:
     """How a page finds an array that it gives or gets."""
     return {"buffer": script.port(x.buffer, read), "dtype": x.dtype.name, "shape": x.shape}
+
+
+def _wasm(folder: Path, module: Any) -> dict[str, Any]:
+    """Write the module of pages without a GPU; its part of the plan."""
+    (folder / "kernels" / "module.wasm").write_bytes(module.code)
+    data = [{"at": at, "data": _pieces(folder, memoryview(held))} for at, held in module.contents.items()]
+    return {"bytes": len(module.code), "inputs": module.inputs, "outputs": module.outputs, "data": data,
+            "feeds": module.feeds, "steps": module.names}  # fmt: skip
+
+
+def _pieces(folder: Path, data: memoryview) -> list[dict[str, Any]]:
+    return [_piece(folder, data[at : at + PIECE]) for at in range(0, len(data), PIECE)]
 
 
 def _piece(folder: Path, data: memoryview) -> dict[str, Any]:

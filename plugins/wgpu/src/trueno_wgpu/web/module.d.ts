@@ -6,6 +6,8 @@ export interface Port {
   shape: number[];
 }
 export interface Options {
+  /** What runs the module; without it WebGPU where that is there, else WebAssembly if the export has it. */
+  use?: "webgpu" | "wasm";
   /** A device of the page's own, with the limits and features of the plan; otherwise one is requested. */
   device?: GPUDevice;
   /** Called as bytes of data arrive. */
@@ -15,9 +17,12 @@ export class TruenoError extends Error {}
 export interface Module {
   readonly inputs: Record<string, Port>;
   readonly outputs: Record<string, Port>;
-  readonly device: GPUDevice;
+  /** WebAssembly runs in the thread that calls it: give it a worker where a run takes long. */
+  readonly engine: "webgpu" | "wasm";
+  /** undefined for WebAssembly. */
+  readonly device: GPUDevice | undefined;
   /**
-   * Run everything once, in one submission.
+   * Run everything once; on a GPU in one submission.
    * values: by name; an input that is left out is as it was in the run before.
    * read: the outputs that come back; all of them without it.
    */
@@ -25,7 +30,7 @@ export interface Module {
   /** Free the device; the module cannot run again. */
   destroy(): void;
 }
-/** Why pages cannot use WebGPU here; "" if they can. */
+/** Why pages cannot use WebGPU here; "" if they can.  A module with kernels of WebAssembly runs all the same. */
 export function missing(): Promise<string>;
 /** Load what `trueno.web.export` wrote. */
 export function load(url: string, options?: Options): Promise<Module>;

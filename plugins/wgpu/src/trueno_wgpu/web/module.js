@@ -1,5 +1,6 @@
 // Runs a batch that `trueno.web.export` wrote: `const m = await load("folder/"); const { y } = await m.run({ x });`
-// One submission for each run; nothing is read back but the outputs.  No dependency, no build step.
+// On a GPU, one submission for each run; nothing is read back but the outputs.  Without one, kernels of WebAssembly, if
+// the export has them.  No dependency, no build step.
 
 const TYPES = { float32: Float32Array, int64: BigInt64Array, uint8: Uint8Array };
 const BYTES = { float32: 4, int64: 8, uint8: 1 };
@@ -16,26 +17,40 @@ export async function missing() {
   return adapter ? "" : "WebGPU finds no GPU here";
 }
 
-/** Load a folder: kernels are compiled, and data goes to the device. */
-export async function load(url, { device, progress = () => {} } = {}) {
+/** Load a folder: kernels are compiled, and data goes to the device, or to the memory of kernels on the CPU. */
+export async function load(url, { device, use, progress = () => {} } = {}) {
   const base = new URL(url.endsWith("/") ? url : `${url}/`, globalThis.document?.baseURI ?? globalThis.location?.href);
   const plan = await (await get(new URL("plan.json", base))).json();
   if (plan.format !== "trueno-web" || plan.version !== 1)
     throw new TruenoError(`${base}plan.json has format ${plan.format} ${plan.version}; this runtime reads trueno-web 1`);
-  device ??= await open(plan.needs);
-  const module = new Module(plan, device);
+  const engine = await chosen(plan, device, use);
   try {
-    await module.fill(base, progress);
+    await engine.fill(base, progress);
   } catch (error) {
-    module.destroy();
+    engine.destroy();
     throw error;
   }
-  return module;
+  return new Module(plan, engine);
+}
+
+/** What runs the plan: the GPU, or the CPU where that is wanted, or there is no GPU that can. */
+async function chosen(plan, device, use) {
+  if (![undefined, "webgpu", "wasm"].includes(use)) throw new TruenoError(`use is ${use}; give "webgpu" or "wasm"`);
+  if (use === "wasm") {
+    if (!plan.wasm) throw new TruenoError("the module has no kernels of WebAssembly; export it with wasm=True");
+    return new Cpu(plan);
+  }
+  try {
+    return new Gpu(plan, device ?? (await open(plan.needs)));
+  } catch (error) {
+    if (use || !plan.wasm || !(error instanceof TruenoError)) throw error;
+    return new Cpu(plan);
+  }
 }
 
 async function open({ features, limits }) {
   const why = await missing();
-  if (why) throw new TruenoError(`${why}; a browser with WebGPU and a GPU runs this module`);
+  if (why) throw new TruenoError(`${why}; a browser with WebGPU and a GPU runs this module, and any browser one that was exported with wasm=True`);
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
   for (const one of features)
     if (!adapter.features.has(one)) throw new TruenoError(`the GPU lacks the feature ${one}, which the module needs`);
@@ -77,24 +92,66 @@ const counted = (shape) => shape.reduce((a, b) => a * b, 1);
 const padded = (size) => Math.max(4, Math.ceil(size / 4) * 4);
 
 class Module {
-  #plan; #device; #buffers = []; #steps = []; #staging; #unset; #turn = Promise.resolve(); #gone = ""; #offsets = {};
+  #plan; #engine; #unset; #turn = Promise.resolve();
 
-  constructor(plan, device) {
+  constructor(plan, engine) {
     this.#plan = plan;
-    this.#device = device;
+    this.#engine = engine;
     this.#unset = new Set(Object.keys(plan.inputs));
-    device.lost.then(({ message }) => { this.#gone ||= `the GPU was lost: ${message}; load the module again`; });
   }
 
   /** Names, dtypes and shapes of what a run takes and gives. */
   get inputs() { return ports(this.#plan.inputs); }
   get outputs() { return ports(this.#plan.outputs); }
-  get device() { return this.#device; }
+  /** "webgpu" or "wasm", and the GPU's device. */
+  get engine() { return this.#engine.name; }
+  get device() { return this.#engine.device; }
+
+  /** Run everything once.  values: arrays by the names of inputs; one that is left out is as it was in the run before.
+   *  read: the outputs that come back, all of them without it. */
+  run(values = {}, { read = Object.keys(this.#plan.outputs) } = {}) {
+    const turn = this.#turn.then(() => this.#run(values, read));
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  async #run(values, read) {
+    if (this.#engine.gone) throw new TruenoError(this.#engine.gone);
+    const { inputs, outputs } = this.#plan;
+    for (const name of read)
+      if (!outputs[name]) throw new TruenoError(`there is no output ${name}; there are ${Object.keys(outputs).join(", ")}`);
+    const ready = Object.entries(values).map(([name, value]) => [name, array(name, value, inputs)]);
+    const unset = [...this.#unset].filter((name) => !(name in values));
+    if (unset.length) throw new TruenoError(`the first run needs ${unset.join(", ")}, too`);
+    for (const [name, data] of ready) {
+      this.#engine.write(name, data);
+      this.#unset.delete(name);
+    }
+    return this.#engine.run(read);
+  }
+
+  /** Free the device; the module cannot run again. */
+  destroy() {
+    this.#engine.gone ||= "the module was destroyed; load it again";
+    this.#engine.destroy();
+  }
+}
+
+/** Kernels in WGSL.  gone: why it cannot run again, as a sentence. */
+class Gpu {
+  name = "webgpu"; gone = "";
+  #plan; #buffers = []; #steps = []; #staging; #offsets = {};
+
+  constructor(plan, device) {
+    this.#plan = plan;
+    this.device = device;
+    device.lost.then(({ message }) => { this.gone ||= `the GPU was lost: ${message}; load the module again`; });
+  }
 
   async fill(base, progress) {
     const { buffers, kernels, steps, uniforms, outputs } = this.#plan;
     const { COPY_SRC, COPY_DST, STORAGE, UNIFORM, MAP_READ } = GPUBufferUsage;
-    const device = this.#device;
+    const device = this.device;
     device.pushErrorScope("out-of-memory");
     this.#buffers = buffers.map(({ bytes: size }) =>
       device.createBuffer({ size: padded(size), usage: STORAGE | COPY_SRC | COPY_DST }));
@@ -116,19 +173,12 @@ class Module {
         at += piece.bytes;
       }
     });
-    const total = pieces.reduce((sum, { piece }) => sum + piece.bytes, 0);
-    let done = 0;
-    const fetching = async () => {
-      for (let next; (next = pieces.shift()); ) {
-        const data = await bytes(base, next.piece);
-        const whole = data.byteLength % 4 ? new Uint8Array(padded(data.byteLength)) : data;
-        if (whole !== data) whole.set(data);
-        device.queue.writeBuffer(next.buffer, next.at, whole);
-        progress((done += data.byteLength), total);
-      }
-    };
     const compiled = Promise.all(kernels.map((kernel) => this.#compile(base, kernel)));
-    const [pipelines] = await Promise.all([compiled, ...Array.from({ length: FETCHES }, fetching)]);
+    const [pipelines] = await Promise.all([compiled, fetched(base, pieces, progress, (data, { buffer, at }) => {
+      const whole = data.byteLength % 4 ? new Uint8Array(padded(data.byteLength)) : data;
+      if (whole !== data) whole.set(data);
+      device.queue.writeBuffer(buffer, at, whole);
+    })]);
     const groups = new Map();
     this.#steps = steps.map((step) => {
       if (step.run === undefined) return step;
@@ -150,39 +200,24 @@ class Module {
     const entries = [{ binding: 0, visibility: COMPUTE, buffer: { type: "uniform" } }];
     writes.forEach((written, i) => entries.push(
       { binding: i + 1, visibility: COMPUTE, buffer: { type: written ? "storage" : "read-only-storage" } }));
-    const layout = this.#device.createPipelineLayout(
-      { bindGroupLayouts: [this.#device.createBindGroupLayout({ entries })] });
-    const module = this.#device.createShaderModule({ label: name, code });
+    const layout = this.device.createPipelineLayout(
+      { bindGroupLayouts: [this.device.createBindGroupLayout({ entries })] });
+    const module = this.device.createShaderModule({ label: name, code });
     try {
-      return await this.#device.createComputePipelineAsync(
+      return await this.device.createComputePipelineAsync(
         { label: name, layout, compute: { module, entryPoint: "main" } });
     } catch (error) {
       throw new TruenoError(`the kernel ${name} does not compile here: ${error.message}`);
     }
   }
 
-  /** Run everything once.  values: arrays by the names of inputs; one that is left out is as it was in the run before.
-   *  read: the outputs that come back, all of them without it. */
-  run(values = {}, { read = Object.keys(this.#plan.outputs) } = {}) {
-    const turn = this.#turn.then(() => this.#run(values, read));
-    this.#turn = turn.catch(() => {});
-    return turn;
+  write(name, data) {
+    this.device.queue.writeBuffer(this.#buffers[this.#plan.inputs[name].buffer], 0, data);
   }
 
-  async #run(values, read) {
-    if (this.#gone) throw new TruenoError(this.#gone);
-    const { inputs, outputs } = this.#plan;
-    for (const name of read)
-      if (!outputs[name]) throw new TruenoError(`there is no output ${name}; there are ${Object.keys(outputs).join(", ")}`);
-    const ready = Object.entries(values).map(([name, value]) => [name, array(name, value, inputs)]);
-    const unset = [...this.#unset].filter((name) => !(name in values));
-    if (unset.length) throw new TruenoError(`the first run needs ${unset.join(", ")}, too`);
-    const { queue } = this.#device;
-    for (const [name, data] of ready) {
-      queue.writeBuffer(this.#buffers[inputs[name].buffer], 0, data);
-      this.#unset.delete(name);
-    }
-    const encoder = this.#device.createCommandEncoder();
+  async run(read) {
+    const { outputs } = this.#plan;
+    const encoder = this.device.createCommandEncoder();
     let pass, last;
     for (const step of this.#steps) {
       if (step.pipeline) {
@@ -205,12 +240,12 @@ class Module {
       const size = padded(counted(shape) * BYTES[dtype]);
       if (counted(shape)) encoder.copyBufferToBuffer(this.#buffers[buffer], 0, this.#staging, this.#offsets[name], size);
     }
-    queue.submit([encoder.finish()]);
+    this.device.queue.submit([encoder.finish()]);
     if (!read.length) return {};
     try {
       await this.#staging.mapAsync(GPUMapMode.READ);
     } catch (error) {
-      throw new TruenoError(this.#gone || `the results cannot be read: ${error.message}`);
+      throw new TruenoError(this.gone || `the results cannot be read: ${error.message}`);
     }
     const memory = this.#staging.getMappedRange();
     const results = Object.fromEntries(read.map((name) => {
@@ -221,11 +256,67 @@ class Module {
     return results;
   }
 
-  /** Free the device; the module cannot run again. */
-  destroy() {
-    this.#gone ||= "the module was destroyed; load it again";
-    this.#device.destroy();
+  destroy() { this.device.destroy(); }
+}
+
+/** Kernels of WebAssembly, which run in the thread that calls them. */
+class Cpu {
+  name = "wasm"; gone = "";
+  #plan; #exports; #memory;
+
+  constructor(plan) { this.#plan = plan; }
+
+  async fill(base, progress) {
+    const code = await (await get(new URL("kernels/module.wasm", base))).arrayBuffer();
+    try {
+      this.#exports = (await WebAssembly.instantiate(code, {})).instance.exports;
+    } catch (error) {
+      throw new TruenoError(`the kernels do not run here, which need WebAssembly with SIMD: ${error.message}`);
+    }
+    this.#memory = new Uint8Array(this.#exports.memory.buffer);
+    const pieces = this.#plan.wasm.data.flatMap(({ at, data }) => data.map((piece) => {
+      const place = at;
+      at += piece.bytes;
+      return { piece, at: place };
+    }));
+    await fetched(base, pieces, progress, (data, { at }) => this.#memory.set(data, at));
   }
+
+  write(name, data) {
+    this.#memory.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), this.#plan.wasm.inputs[name]);
+  }
+
+  run(read) {
+    const { outputs, wasm } = this.#plan;
+    let step;
+    try {
+      step = this.#exports.run();
+    } catch (error) { // nothing says how far it came
+      throw new TruenoError((this.gone = `the kernels stopped: ${error.message}; load the module again`));
+    }
+    if (step) throw new TruenoError(`${wasm.steps[step - 1]} refused the run: an index or a length is out of range`);
+    for (const [source, target, size] of wasm.feeds) this.#memory.copyWithin(target, source, source + size);
+    return Object.fromEntries(read.map((name) => {
+      const { dtype, shape } = outputs[name], start = wasm.outputs[name];
+      return [name, new TYPES[dtype](this.#memory.slice(start, start + counted(shape) * BYTES[dtype]).buffer)];
+    }));
+  }
+
+  destroy() { this.#exports = this.#memory = undefined; }
+}
+
+/** Fetch pieces, some at a time, and put each where it belongs. */
+async function fetched(base, pieces, progress, put) {
+  const total = pieces.reduce((sum, { piece }) => sum + piece.bytes, 0);
+  let done = 0;
+  const one = async () => {
+    for (let next; (next = pieces.shift()); ) {
+      const data = await bytes(base, next.piece);
+      put(data, next);
+      progress((done += data.byteLength), total);
+    }
+  };
+  await Promise.all(Array.from({ length: FETCHES }, one));
 }
 
 const ports = (table) => Object.fromEntries(

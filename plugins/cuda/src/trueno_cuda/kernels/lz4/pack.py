@@ -8,7 +8,7 @@
 A size beyond a row counts as the row's length, so nothing is written outside; the op refuses it where the host knows.
 
 Floor: the used bytes are read once, and all of the result is written once.  The sizes are 8 bytes a row, which the
-first two launches read.  Its speed on hardware is not measured yet.
+first two launches read.
 """
 
 from functools import cache

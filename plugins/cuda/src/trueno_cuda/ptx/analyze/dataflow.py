@@ -12,7 +12,10 @@ from trueno_cuda.ptx.syntax.tree import Function, Register
 
 
 class Dataflow:
-    """reads, writes: indices of registers, by instruction.  definitions: instructions that write a register."""
+    """reads, writes: indices of registers, by instruction.  definitions: instructions that write a register.
+
+    named: the registers that instructions name; a text may declare more.
+    """
 
     def __init__(self, function: Function, graph: Graph) -> None:
         self.registers = function.registers
@@ -36,6 +39,7 @@ class Dataflow:
                 self.definitions[index].append(at)
             for index in dict.fromkeys(self.reads[-1]):
                 self.uses[index].append(at)
+        self.named = [r for r in self.registers if self.definitions[r.index] or self.uses[r.index]]
 
     def only(self, index: int) -> int:
         """The one instruction that writes a register, without a guard; −1 where there are others."""
@@ -85,11 +89,11 @@ class Dataflow:
         of every instruction the words behind it."""
         graph, code = self.graph, self.graph.code
         kinds: dict[str, int] = {}
-        for r in self.registers:
+        for r in self.named:
             kinds[r.type.name] = kinds.get(r.type.name, 0) | 1 << r.index
-        wide = sum(1 << r.index for r in self.registers if r.type.bits == 64)
-        huge = sum(1 << r.index for r in self.registers if r.type.bits == 128)
-        flags = sum(1 << r.index for r in self.registers if r.type.kind == "p")
+        wide = sum(1 << r.index for r in self.named if r.type.bits == 64)
+        huge = sum(1 << r.index for r in self.named if r.type.bits == 128)
+        flags = sum(1 << r.index for r in self.named if r.type.kind == "p")
         most = dict.fromkeys(kinds, 0)
         place, top = 0, 0
         words = [0] * len(code)
@@ -204,21 +208,34 @@ class Dataflow:
         sites = self.definitions[index]
         if len(sites) <= 1:
             return sites
-        graph = self.graph
-        home = graph.block_of[at]
-        result: set[int] = set()
-        start = graph.blocks[home].start
-        for k in range(bisect_left(sites, at) - 1, -1, -1):
-            s = sites[k]
-            if s < start:
-                break
-            result.add(s)
-            if graph.code[s].guard is None:
-                return sorted(result)
-        key = index, home
+        here, certain = self._here(index, at)
+        if certain:
+            return sorted(here)
+        key = index, self.graph.block_of[at]
         if key not in self._entering:
-            self._entering[key] = self._search(index, home)
-        return sorted(result | self._entering[key])
+            self._entering[key] = self._search(*key)
+        return sorted(here | self._entering[key])
+
+    def sole(self, index: int, at: int) -> int:
+        """The one write of a register that may reach an instruction; −1 where there are several or none."""
+        here, certain = self._here(index, at)
+        if not certain and len(here) <= 1:
+            key = index, self.graph.block_of[at]
+            here |= self._entering[key] if key in self._entering else self._search(*key, enough=1)
+        return here.pop() if len(here) == 1 else -1
+
+    def _here(self, index: int, at: int) -> tuple[set[int], bool]:
+        """The last writes of a register before an instruction of the same block, and whether no other can reach it."""
+        sites, graph = self.definitions[index], self.graph
+        start = graph.blocks[graph.block_of[at]].start
+        result: set[int] = set()
+        for k in range(bisect_left(sites, at) - 1, -1, -1):
+            if sites[k] < start:
+                break
+            result.add(sites[k])
+            if graph.code[sites[k]].guard is None:
+                return result, True
+        return result, False
 
     @cached_property
     def _entering(self) -> dict[tuple[int, int], set[int]]:
@@ -229,8 +246,8 @@ class Dataflow:
         """The writes of a register by block."""
         return {}
 
-    def _search(self, index: int, home: int) -> set[int]:
-        """The writes of a register that may reach the start of a block."""
+    def _search(self, index: int, home: int, enough: int | None = None) -> set[int]:
+        """The writes of a register that may reach the start of a block; some of them if they are more than enough."""
         graph = self.graph
         by_block = self._homes.get(index)
         if by_block is None:
@@ -244,6 +261,8 @@ class Dataflow:
             n = todo.pop()
             if n in reached:
                 continue
+            if enough is not None and len(result) > enough:
+                break
             reached.add(n)
             stop = False
             for s in reversed(by_block.get(n, ())):

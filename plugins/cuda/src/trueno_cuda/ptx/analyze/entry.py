@@ -28,7 +28,7 @@ class Entry:
     """An entry, or a device function, with what is known of its launch.
 
     shape: the block that addresses are evaluated for; assumed: whether only the analyzer chose it.  refused: why the
-    launch's block is not this one's.  assembled: what ptxas reports, where the caller asked it.
+    launch's block is not this one's.  assembled: what ptxas or nvJitLink reports, where the caller asked.
     """
 
     def __init__(self, program: Program, function: Function, launch: Launch | None = None) -> None:

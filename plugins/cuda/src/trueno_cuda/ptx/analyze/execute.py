@@ -8,6 +8,7 @@ import numpy as np
 from trueno.errors import TruenoError
 
 from trueno_cuda.ptx.analyze.entry import Entry
+from trueno_cuda.ptx.analyze.launch import called
 from trueno_cuda.ptx.emulate import StepLimit, load
 from trueno_cuda.ptx.syntax.types import Array
 
@@ -35,7 +36,16 @@ def array(text: str) -> Array:
 
 def missing(entry: Entry, values: Mapping[str, Any]) -> list[str]:
     """The parameters without a value."""
-    return [p.name for k, p in enumerate(entry.function.params) if p.name not in values and str(k) not in values]
+    given = _by_name(entry, values)
+    return [p.name for p in entry.function.params if p.name not in given]
+
+
+def _by_name(entry: Entry, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by the names of the parameters, whatever they were called."""
+    names = called(entry.function)
+    given = [word for word in values if word in names]
+    given.sort(key=lambda word: names[word] == word)  # of a name and a place the name wins
+    return {names[word]: values[word] for word in given}
 
 
 def run(entry: Entry, values: Mapping[str, Any], shared: int) -> dict[str, Any]:
@@ -45,7 +55,8 @@ def run(entry: Entry, values: Mapping[str, Any], shared: int) -> dict[str, Any]:
     """
     block, grid = entry.launch.block, entry.launch.grid or (1, 1, 1)
     assert block is not None
-    args = [values[p.name] if p.name in values else values[str(k)] for k, p in enumerate(entry.function.params)]
+    given = _by_name(entry, values)
+    args = [given[p.name] for p in entry.function.params]
     args = [value.copy() if isinstance(value, np.ndarray) else value for value in args]
     record: dict[str, Any] = {"grid": list(grid), "block": list(block), "completed": False, "findings": []}
     try:

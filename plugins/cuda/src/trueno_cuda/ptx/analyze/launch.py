@@ -7,6 +7,15 @@ from math import prod
 from trueno_cuda.ptx.syntax.tree import Function
 
 Size = tuple[int, int, int]
+OURS = "arg_"
+"""What the builder puts before the name of a parameter."""
+
+
+def called(function: Function) -> dict[str, str]:
+    """The parameters of an entry by what a user may call them: their names, their places, names in our builder."""
+    own = [param.name for param in function.params]
+    short = {name.removeprefix(OURS): name for name in own}
+    return short | {str(k): name for k, name in enumerate(own)} | {name: name for name in own}
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,8 @@ class Launch:
         return None
 
     def of(self, function: Function) -> "Launch":
-        """The launch of one entry, whose text may fix the block or limit it; names of parameters for their places."""
-        names = {str(k): param.name for k, param in enumerate(function.params)}
+        """The launch of one entry, whose text may fix the block or limit it; names of parameters for other words."""
+        names = called(function)
         params = {names.get(name, name): value for name, value in self.params.items()}
         multiples = {names.get(name, name): value for name, value in self.multiples.items()}
         block = sizes(function, "reqntid") or (None if self.refused(function) else self.block)

@@ -36,7 +36,7 @@ def report_page() -> str:
     schema = resources.files(__package__).joinpath("schema.json").read_text("utf-8")
     return (
         "# Report of the PTX analyzer\n\n`trueno ptx --json FILE…` prints an object that this JSON Schema describes. "
-        "`live` registers are the text's own (virtual); `real` ones are those of ptxas.\n\n"
+        "`live` registers are the text's own (virtual); `real` ones are those of ptxas or nvJitLink.\n\n"
         "```json\n" + schema.rstrip() + "\n```\n"
     )
 

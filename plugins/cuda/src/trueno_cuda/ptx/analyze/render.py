@@ -55,7 +55,8 @@ def figures(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
         spilled = registers["spill_stores"] + registers["spill_loads"]
         yield (
             "registers",
-            f"{registers['real']} (from ptxas), " + (f"{spilled} bytes SPILLED" if spilled else "no spills"),
+            f"{registers['real']} (from {registers['real_by']}), "
+            + (f"{spilled} bytes SPILLED" if spilled else "no spills"),
         )
     elif "reason" in registers:
         yield "registers", registers["reason"]

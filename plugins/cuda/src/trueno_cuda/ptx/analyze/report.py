@@ -129,7 +129,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 def _registers(entry: Entry, figures: Assembled | None, reason: str) -> dict[str, Any]:
     """virtual: that the text uses, by type.  live: the most at once.  real: of ptxas, or why there are none."""
     counts: dict[str, int] = {}
-    for register in entry.function.registers:
+    for register in entry.flow.named:
         counts[register.type.name] = counts.get(register.type.name, 0) + 1
     at, words = entry.flow.peak if entry.code else (0, 0)
     result: dict[str, Any] = {
@@ -140,7 +140,7 @@ def _registers(entry: Entry, figures: Assembled | None, reason: str) -> dict[str
         "real": figures.registers if figures else None,
     }
     if figures:
-        result |= {"spill_stores": figures.spill_stores, "spill_loads": figures.spill_loads}
+        result |= {"real_by": figures.by, "spill_stores": figures.spill_stores, "spill_loads": figures.spill_loads}
     elif reason:
         result["reason"] = reason
     return result

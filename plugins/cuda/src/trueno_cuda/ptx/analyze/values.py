@@ -154,9 +154,9 @@ class Values:
         """What a register holds before an instruction; at −1, whichever write reaches it."""
         sites = self.flow.definitions[index]
         if len(sites) > 1 and at >= 0:
-            reaching = self.flow.reaching(index, at)
-            if len(reaching) == 1 and (index, reaching[0]) in self.written:
-                return self.written[index, reaching[0]]
+            site = self.flow.sole(index, at)
+            if site >= 0 and (index, site) in self.written:
+                return self.written[index, site]
         return self.forms.get(index) or atom("value", index, -1)
 
     # ---- operands -------------------------------------------------------------------------------

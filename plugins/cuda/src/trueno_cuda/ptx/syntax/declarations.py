@@ -154,7 +154,7 @@ class Declarations(Operands):
         assert self.function is not None
         var = Variable(name, "param", kind, kind.bytes, kind.bytes, element=kind.bytes)
         self.scope.variables[name] = var
-        self.scope.known.clear()
+        self.scope.known.forget()
         self.function.variables.append(var)
         self.room["param"] = self.room.get("param", 0) + var.size
 
@@ -164,4 +164,4 @@ class Declarations(Operands):
         if existing is not var and not existing.extern:
             raise self.at.error(f"variable {var.name!r} is declared twice")
         self.scope.variables[var.name] = var
-        self.scope.known.clear()
+        self.scope.known.forget()

@@ -5,6 +5,8 @@ Operands repeat, so each scope keeps those that were read: `quick` finds one by 
 """
 
 import re
+from itertools import count as countup
+from itertools import repeat
 
 from trueno_cuda.ptx.syntax.errors import PtxError
 from trueno_cuda.ptx.syntax.tokens import Cursor, number
@@ -36,6 +38,9 @@ MARKERS = ("WARP_SZ",)
 PROBLEMS = 100
 """That are kept of one text."""
 LONGEST = 10  # digits of a register's number
+LONG = 19  # digits of a number that may not fit into 64 bits with a sign
+SPARSE = 16
+"""Characters of a text for each register that is made where it is declared: compilers write about 25."""
 DIGITS = "0123456789"
 BLANKS = " \t\r\n"
 GAP = r"[ \t\r\n]*"
@@ -60,34 +65,48 @@ class Scope:
 
 
 class Known(dict[str, Operand]):
-    """A scope's operands by their text; one that is not yet known is read, if its text alone tells what it is."""
+    """A scope's operands by their text; one that is not yet known is read, if its text alone tells what it is.
+
+    fresh: whether it has nothing but registers of this scope, whose texts mean the same whatever is declared next.
+    """
 
     def __init__(self, scope: Scope, reader: "Operands") -> None:
         super().__init__()
+        self.fresh = True
         self.registers, self.ranges, self.reader = scope.registers, scope.ranges, reader
         self.outer = scope.outer.known if scope.outer is not None and scope.outer.outer is not None else None
         self.listed = reader.function.registers if reader.function is not None else []
 
+    def forget(self) -> None:
+        """A declaration follows: what the texts mean may change."""
+        if not self.fresh:
+            self.clear()
+            self.fresh = True
+
     def __missing__(self, text: str) -> Operand:
+        self.fresh = False
+        operand = self.reader.placed(text) if text[:1] == "[" else self.register(text) or self.reader.quick(text)
+        if operand is None:
+            raise KeyError(text)
+        self[text] = operand
+        return operand
+
+    def register(self, text: str) -> Operand | None:
+        """One of a range that this scope declares, or what the scope around it means by this text."""
         stem = text.rstrip(DIGITS)
         declared = self.ranges.get(stem)
-        operand: Operand | None
         if declared is not None and 0 < len(text) - len(stem) < LONGEST and int(text[len(stem) :]) < declared[0]:
             operand = self.registers.get(text)
             if operand is None:
                 listed = self.listed
                 operand = self.registers[text] = Register(text, declared[1], len(listed))
                 listed.append(operand)
-        elif self.outer is not None and not self.ranges and text[0] == "%" and text not in self.registers and (
+            return operand
+        if self.outer is not None and not self.ranges and text[:1] == "%" and text not in self.registers and (
             text.isascii() and text[1:].isalnum()
         ):  # fmt: skip
-            operand = self.outer[text]  # braces around a call declare a register or none
-        else:
-            operand = self.reader.quick(text)
-            if operand is None:
-                raise KeyError(text)
-        self[text] = operand
-        return operand
+            return self.outer[text]  # braces around a call declare a register or none
+        return None
 
 
 class Operands:
@@ -106,6 +125,7 @@ class Operands:
         self.called = ""  # the function that the last call named
         self.accesses = False  # the operands are of an instruction that takes `array[3]` for the memory there
         self.running = False  # the cursor stands before a run of instructions: no place for a problem
+        self.spare = len(text) // SPARSE  # registers that may still be made before they are read
 
     # ---- names ----------------------------------------------------------------------------------
 
@@ -123,6 +143,22 @@ class Operands:
         self.function.registers.append(register)
         return register
 
+    def new_range(self, stem: str, count: int, kind: Type) -> None:
+        """`.reg .b32 %r<9>`.  Most texts use all that they declare, so they are made at once, unless they are many."""
+        assert self.function is not None
+        scope, listed = self.scope, self.function.registers
+        scope.ranges[stem] = count, kind
+        if count > self.spare:
+            return
+        self.spare -= count
+        names = list(map(stem.__add__, map(str, range(count))))
+        if not scope.registers.keys().isdisjoint(names):
+            names = [name for name in names if name not in scope.registers]
+        made = dict(zip(names, map(Register, names, repeat(kind), countup(len(listed))), strict=False))
+        listed += made.values()
+        scope.registers.update(made)
+        scope.known.update(made)
+
     def find_register(self, name: str) -> Register | None:
         prefix = name.rstrip(DIGITS)
         digits = name[len(prefix) :]
@@ -130,8 +166,8 @@ class Operands:
         while scope is not None:
             if name in scope.registers:
                 return scope.registers[name]
-            for cut in range(max(0, len(digits) - LONGEST), len(digits)):  # `%r1<5>` declares %r10 to %r14
-                head = prefix + digits[:cut]
+            for cut in range(max(0, len(digits) - LONGEST), len(digits) if scope.ranges else 0):
+                head = prefix + digits[:cut]  # `%r1<5>` declares %r10 to %r14
                 if head in scope.ranges and int(digits[cut:]) < scope.ranges[head][0]:
                     scope.registers[name] = self.new_register(name, scope.ranges[head][1])
                     return scope.registers[name]
@@ -258,8 +294,9 @@ class Operands:
         try:
             if text in self.literals:
                 return self.literals[text]
-            if text[:1] == "[":
-                return self.placed(text)
+            if text.isdecimal() and text.isascii() and (text[0] != "0" or text == "0") and len(text) < LONG:
+                literal = self.literals[text] = Immediate(int(text))
+                return literal
             if text[:1] == "{" and text[-1] == "}" and text.count("{") == 1:
                 pieces = text[1:-1]
                 return Vector(tuple(map(known.__getitem__, pieces.split(", " if ", " in pieces else ","))))
@@ -277,9 +314,13 @@ class Operands:
 
     def placed(self, text: str) -> Operand | None:
         """`[%rd1+8]` by its text."""
-        base = self.scope.known.get(text[1:-1]) if text[-1] == "]" else None
-        if type(base) is Register:  # most have no offset, and a register that was computed just before
-            return Address(base)
+        base, plus, digits = text[1:-1].partition("+")
+        register = self.scope.known.get(base) if text[-1] == "]" else None
+        if type(register) is Register:  # most are one that was computed just before, plus a small number
+            if not plus:
+                return Address(register)
+            if digits.isdecimal() and digits.isascii() and (digits[0] != "0" or digits == "0") and len(digits) < LONG:
+                return Address(register, int(digits))
         match = MEMORY.fullmatch(text)
         if match is None:
             return None

@@ -11,7 +11,7 @@ from trueno_cuda.ptx.syntax.errors import PtxError, no_other_errors
 from trueno_cuda.ptx.syntax.operands import Scope
 from trueno_cuda.ptx.syntax.runs import BLANK
 from trueno_cuda.ptx.syntax.statements import LINKAGE, Statements
-from trueno_cuda.ptx.syntax.tree import Function, Instruction, Label, Program, Symbol, Variable
+from trueno_cuda.ptx.syntax.tree import Function, Instruction, Program, Symbol, Variable
 from trueno_cuda.ptx.syntax.types import PRED, TYPES
 
 SHAPES = {".maxntid": (1, 2, 3), ".reqntid": (1, 2, 3), ".reqnctapercluster": (1, 2, 3), ".minnctapersm": (1,),
@@ -27,6 +27,11 @@ PARAMETER = re.compile(
     re.ASCII,
 )
 """`.param .u64 .ptr .global .align 16 x,`: type, pointer, name, comma."""
+
+
+ENTRY = re.compile(BLANK + r"(?:\.visible[ \t\r\n]+)?\.entry(?=[ \t\r\n])")
+"""What most functions begin with."""
+BRANCHES = {"bra", "brx"}
 
 
 class Parser(Statements):
@@ -65,6 +70,11 @@ class Parser(Statements):
     def directive(self) -> None:
         """One directive or definition of the module."""
         at = self.at
+        named = ENTRY.match(at.text, at.rest())
+        if named is not None:
+            at.jump(named.end())
+            self.function_definition(entry=True)
+            return
         word = at.here.text
         if word == ".version":
             at.next()
@@ -175,13 +185,16 @@ class Parser(Statements):
 
     def resolve(self, function: Function) -> None:
         """Every branch must name a label of its function."""
-        labels = {item.name for item in function.body if isinstance(item, Label)}
-        for item in function.body:
-            if isinstance(item, Instruction) and item.opcode in ("bra", "brx"):
-                for target in [*item.targets, *(o.name for o in item.operands if isinstance(o, Symbol))]:
-                    if target not in labels:
-                        name = target.split("#")[0]
-                        self.refuse(PtxError(f"no label {name!r} in {function.name}", item.line, item.text))
+        branches = [item for item in function.body if item.opcode in BRANCHES]
+        if not branches:
+            return
+        labels = {item.name for item in function.body if not item.opcode}
+        for item in branches:
+            assert isinstance(item, Instruction)
+            for target in [*item.targets, *(o.name for o in item.operands if isinstance(o, Symbol))]:
+                if target not in labels:
+                    name = target.split("#")[0]
+                    self.refuse(PtxError(f"no label {name!r} in {function.name}", item.line, item.text))
 
 
 def parse(text: str, tolerant: bool = False) -> Program:

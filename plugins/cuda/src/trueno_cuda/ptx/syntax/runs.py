@@ -43,9 +43,13 @@ ODD_BLANKS = "\v\f\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" 
 """What `str.split` takes for a blank, and PTX does not."""
 LISTED: Any = PIECES
 """The pattern again: its type leaves out `scanner`, which matches piece after piece."""
+COMMA = re.compile(r", (?![^{}]{0,2000}\})")
+"""A comma that is not inside the braces of a vector; of a longer one the regular expressions tell."""
 SLOW = {"brx", "call"}
 FEW, MANY = 1 << 9, 1 << 16
 """Characters that are cut at a time: few at first, since what comes may be anything, then twice as many each time."""
+FORMS = 4096
+"""Names that are kept from text to text; compilers write some hundreds."""
 Place = tuple[int, int, int]
 """File, line and column."""
 
@@ -57,8 +61,13 @@ class Names(dict[str, tuple[str, tuple[str, ...]]]):
         opcode, *mods = words.split(".")
         if opcode in SLOW or not NAME.fullmatch(words):
             raise KeyError(words)
+        if len(self) == FORMS:
+            self.clear()
         self[words] = opcode, tuple(mods)
         return self[words]
+
+
+NAMES = Names()
 
 
 class Runs(Declarations):
@@ -66,7 +75,7 @@ class Runs(Declarations):
 
     def __init__(self, text: str, tolerant: bool = False) -> None:
         super().__init__(text, tolerant)
-        self.names = Names()
+        self.names = NAMES
         self.cuts = not any(map(text.__contains__, ODD_BLANKS))  # whether the first way may be taken
         self.written: tuple[int, int] | None = None  # file and line that the last .loc gave
         self.outer: dict[Place, Place] = {}  # of places in inlined functions, the outermost one that calls
@@ -74,9 +83,10 @@ class Runs(Declarations):
     def run(self) -> None:
         """Read instructions of a usual form, and what stands between them, up to what is neither."""
         assert self.function is not None
-        at, lines, names, known = self.at, self.at.lines, self.names, self.scope.known
-        text, append, find = at.text, self.function.body.append, known.__getitem__
-        start, size = at.rest(), FEW
+        at, lines = self.at, self.at.lines
+        text, append = at.text, self.function.body.append
+        form, find = self.names.get, self.scope.known.__getitem__
+        start, size, written = at.rest(), FEW, self.written
         pieces: list[str] = []  # of the text from `start` on, the first one last
         self.running = True
         while self.cuts:
@@ -86,29 +96,26 @@ class Runs(Declarations):
                 if not pieces:
                     break
             piece = pieces.pop()
-            parts = piece.split(", ")
-            words = parts[0].split()
             try:
-                if len(words) == 2:
-                    name, parts[0] = words
-                    opcode, mods = names[name]
-                    append(Plain(opcode, mods, list(map(find, parts)), lines, start, self.written))
-                elif len(words) == 3 and words[0][0] == "@":
-                    flag, name, parts[0] = words
-                    negated = flag[1] == "!"
-                    guard = find(flag[1 + negated :])
-                    if guard.type is not PRED:  # type: ignore[union-attr]
-                        raise KeyError(flag)
-                    opcode, mods = names[name]
-                    append(Guarded(opcode, mods, list(map(find, parts)), lines, start, guard, negated, self.written))
+                name, listed = piece.split(None, 1)
+                known = form(name)
+                if known is not None:
+                    opcode, mods = known
+                    parts = COMMA.split(listed) if "{" in listed else listed.split(", ")
+                    append(Plain(opcode, mods, list(map(find, parts)), lines, start, written))
+                    start += len(piece) + 1
                 else:
-                    (name,) = words if len(parts) == 1 else ()
-                    opcode, mods = names[name]
-                    append(Plain(opcode, mods, [], lines, start, self.written))
-                start += len(piece) + 1
+                    rest = self.first(start, piece, name, listed)
+                    written = self.written
+                    if rest:
+                        pieces.append(rest)
+                        start += len(piece) - len(rest)
+                    else:
+                        start += len(piece) + 1
             except (LookupError, AttributeError, ValueError):
                 end = start + len(piece)
                 after = self.between(start)
+                written = self.written
                 if after == start:
                     after = self.matched(start)
                     if after == start:
@@ -120,6 +127,55 @@ class Runs(Declarations):
                     pieces, size = [], FEW
         self.running = False
         at.jump(start)
+
+    def first(self, start: int, piece: str, name: str, listed: str) -> str:
+        """Read what a piece begins with, if its first word is not a known name: the rest of the piece, "" for none.
+
+        It is a guarded instruction, a label, a place in the source, or a new name, which is noted and left.
+        name, listed: the first word and what is behind it.  Raises LookupError, ValueError, AttributeError for others.
+        """
+        assert self.function is not None
+        if name[0] == "@":
+            return self.guarded(start, name, listed)
+        if len(listed) > FEW:
+            raise KeyError(
+                name
+            )  # each rest is a copy, and of a hundred labels in a row the regular expression makes none
+        if name[-1] == ":":
+            if listed[0] == "/" or (listed[0] == "." and listed[:4] != ".loc"):
+                raise KeyError(name)  # a directive may belong to the label
+            label = self.scope.labels[name[:-1]]
+            self.function.body.append(Label(label, self.at.lines.line(self.at.text.index(name, start))))
+            return listed
+        if name == ".loc":
+            place, _, rest = listed.partition("\n")
+            numbers = place.split()
+            file, line, column = map(int, numbers)
+            if not (
+                place.isascii() and all(map(str.isdecimal, numbers)) and max(map(len, numbers)) <= LONGEST and rest
+            ):
+                raise ValueError(place)
+            self.locate((file, line, column), "")
+            return rest
+        self.names[name]
+        return piece
+
+    def guarded(self, start: int, flag: str, rest: str) -> str:
+        """Read `@%p1 bra END`, all of a piece: what is left of it, nothing."""
+        assert self.function is not None
+        find = self.scope.known.__getitem__
+        negated = flag[1] == "!"
+        guard = find(flag[1 + negated :])
+        if guard.type is not PRED:  # type: ignore[union-attr]
+            raise KeyError(flag)
+        name, *listed = rest.split(None, 1)
+        opcode, mods = self.names[name]
+        parts = COMMA.split(listed[0]) if listed else []
+        operands = list(map(find, parts))
+        self.function.body.append(
+            Guarded(opcode, mods, operands, self.at.lines, start, guard, negated, self.written)  # type: ignore[arg-type]
+        )
+        return ""
 
     def between(self, start: int) -> int:
         """Read comments, labels, places in the source and ranges of registers: the offset behind them."""
@@ -138,11 +194,11 @@ class Runs(Declarations):
             elif kind is not None:
                 if kind not in DECLARED or stem in (scope.registers if count is None else scope.ranges):
                     return start
-                scope.known.clear()
+                scope.known.forget()
                 if count is None:
                     scope.registers[stem] = self.new_register(stem, TYPES[kind])
                 else:
-                    scope.ranges[stem] = int(count), TYPES[kind]
+                    self.new_range(stem, int(count), TYPES[kind])
             elif held is not None:
                 if held not in DECLARED or held == PRED.name or passed in scope.variables:
                     return start

@@ -4,10 +4,11 @@
 """
 
 import re
+import string
 
 from trueno_cuda.ptx.syntax.declarations import SPACES
 from trueno_cuda.ptx.syntax.errors import PtxError
-from trueno_cuda.ptx.syntax.operands import Scope
+from trueno_cuda.ptx.syntax.operands import BLANKS, Scope
 from trueno_cuda.ptx.syntax.runs import Runs
 from trueno_cuda.ptx.syntax.tokens import DEPTH, STRING
 from trueno_cuda.ptx.syntax.tree import Instruction, Label, Operand, Symbol
@@ -15,11 +16,14 @@ from trueno_cuda.ptx.syntax.types import PRED
 
 LINKAGE = (".visible", ".extern", ".weak", ".common")
 STEPPED = rf"//[^\n]*+|/\*.*?(?:\*/|\Z)|{STRING}"
-LABELS = re.compile(rf"{STEPPED}|\{{|\}}|:", re.DOTALL)
-"""What matters to a search for labels: all else is stepped over."""
+LABELS = re.compile(rf"{STEPPED}|\{{[%\w, ]*+\}}|\{{|\}}|:", re.DOTALL)
+"""What matters to a search for labels: all else is stepped over, vectors of registers too."""
 SKIPPED = re.compile(rf"{STEPPED}|\{{|\}}|;", re.DOTALL)
 ACCESSES = {"ld", "ldu", "st", "atom", "red", "prefetch", "prefetchu"}
 """Opcodes that may write `array[3]` without brackets around it."""
+LETTERS = string.ascii_letters + string.digits + "_$%."
+USUAL = 100
+"""Characters that a name and the blanks behind it seldom exceed."""
 EMPTY = re.compile(r"[; \t\r\n]++")
 SECTION = re.compile(r"[^{}\"/]*\{[^{}\"/]*\}")
 
@@ -200,14 +204,15 @@ class Statements(Runs):
         kind = self.type()
         if self.tolerant and kind.name in ("v2", "v4"):
             kind = self.type()
-        self.scope.known.clear()
+        self.scope.known.forget()
         while True:
             name = at.word()
             if at.take("<"):
                 if name in self.scope.ranges:
                     raise at.error(f"registers {name!r} are declared twice")
-                self.scope.ranges[name] = at.integer(0), kind
+                count = at.integer(0)
                 at.expect(">")
+                self.new_range(name, count, kind)
             elif name in self.scope.registers:
                 raise at.error(f"register {name!r} is declared twice")
             else:
@@ -259,9 +264,10 @@ class Statements(Runs):
 
 def word_before(text: str, end: int) -> str:
     """The name that ends at an offset, or before the blanks there."""
-    while end and text[end - 1] in " \t\r\n":
-        end -= 1
-    start = end
-    while start and (text[start - 1].isalnum() or text[start - 1] in "_$%."):
-        start -= 1
-    return text[start:end]
+    size = USUAL
+    while True:
+        near = text[max(end - size, 0) : end].rstrip(BLANKS)
+        word = near[len(near.rstrip(LETTERS)) :]
+        if len(word) < len(near) or size >= end:
+            return word
+        size *= 8

@@ -3,7 +3,7 @@
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from trueno_cuda.ptx.syntax.errors import PtxError
 from trueno_cuda.ptx.syntax.tokens import Lines
@@ -217,6 +217,7 @@ class Label:
 
     name: str
     line: int
+    opcode: ClassVar[str] = ""  # which no instruction has
 
 
 @dataclass(eq=False)

@@ -14,7 +14,6 @@ from trueno_simd.kernels.lz4.sequence import (
     LAST_END,
     LAST_START,
     SHORTEST,
-    TABLE,
     put_last,
     put_sequence,
 )
@@ -24,21 +23,23 @@ from trueno_simd.llvm.jit import inner, outer
 WINDOW = 1 << 14  # positions in the chains' table
 DEPTH = 16  # candidates that are looked at
 PATIENCE = 8  # 2^8 misses make the step longer by one
-ROOM = TABLE + 2 * WINDOW
+SHORT = 4096  # bytes of the longest page with a table of 2^HASH_BITS hashes, as clearing a larger one takes time
+LONG_BITS = 14  # of a longer page's, whose chains would be long otherwise
+ROOM = (2 << LONG_BITS) + 2 * WINDOW
 PRIME = 2654435761  # 2^32 over the golden ratio, for Knuth's multiplicative hash
 
 
 @inner
-def hashed(word):
+def hashed(word, bits):
     """A table's index for 4 bytes."""
-    return ((word * PRIME) & 0xFFFFFFFF) >> (32 - HASH_BITS)
+    return ((word * PRIME) & 0xFFFFFFFF) >> (32 - bits)
 
 
 @inner
-def _enter(source, at, table, chain):
+def _enter(source, at, table, chain, bits):
     """Put a position at the head of its chain; return the head that was."""
     position = at - source
-    place = table + 2 * hashed(load4(at))
+    place = table + 2 * hashed(load4(at), bits)
     before = load2(place)
     store2(place, position)
     store2(chain + 2 * (position & (WINDOW - 1)), before)
@@ -46,11 +47,11 @@ def _enter(source, at, table, chain):
 
 
 @inner
-def _longest(source, at, table, chain, end):
+def _longest(source, at, table, chain, bits, end):
     """Enter a position; the length of its longest match, and where that begins.  A length below 4 is no match."""
     word, longest, start = load4(at), LEAST - 1, source
     position = at - source
-    later, candidate = position, _enter(source, at, table, chain)
+    later, candidate = position, _enter(source, at, table, chain, bits)
     for _ in range(DEPTH):
         if candidate >= later or position - candidate >= WINDOW:
             break
@@ -69,21 +70,22 @@ def encode_lazily(source, page, target, table):
     """As `encode`."""
     if page < SHORTEST:
         return 0
-    clear(table, TABLE)
-    chain = table + TABLE
+    bits = HASH_BITS if page <= SHORT else LONG_BITS
+    clear(table, 2 << bits)
+    chain = table + (2 << bits)
     end, limit = source + page, target + page
     last = end - LAST_START
-    _enter(source, source, table, chain)
+    _enter(source, source, table, chain, bits)
     literals, at, out, misses = source, source + 1, target, 1 << PATIENCE
     while at <= last:
-        length, match = _longest(source, at, table, chain, end)
+        length, match = _longest(source, at, table, chain, bits, end)
         if length < LEAST:
             at += misses >> PATIENCE
             misses += 1
             continue
         entered = at + 1
         while entered <= last:
-            next_length, next_match = _longest(source, entered, table, chain, end)
+            next_length, next_match = _longest(source, entered, table, chain, bits, end)
             entered += 1
             if next_length <= length:
                 break
@@ -97,7 +99,7 @@ def encode_lazily(source, page, target, table):
             return 0
         at = literals = stop
         while entered < at and entered <= last:
-            _enter(source, entered, table, chain)
+            _enter(source, entered, table, chain, bits)
             entered += 1
         misses = 1 << PATIENCE
     return put_last(target, out, page, literals, end)

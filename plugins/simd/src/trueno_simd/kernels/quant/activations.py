@@ -13,7 +13,6 @@ core: q8_0 0.65 us with AVX-512, 0.78 with AVX2, 1.6 with SSE2; q8_k 0.33, 0.53,
 lanes and two divisions for each 32 elements.
 """
 
-import platform
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from trueno.backend import FORMATS
 
 from trueno_simd.kernels.quant.halves import INFINITE, bits_float, float_bits, through_half
 from trueno_simd.kernels.tile import VECTOR_BYTES
+from trueno_simd.llvm import isa
 from trueno_simd.llvm.isa import current
 from trueno_simd.llvm.jit import exact, exact_outer
 from trueno_simd.llvm.vectors import (
@@ -40,7 +40,7 @@ from trueno_simd.llvm.vectors import (
     write,
 )
 
-X86 = platform.machine().lower() in ("x86_64", "amd64")
+X86 = current().level in isa.X86
 
 F32, I32 = types.float32, types.int32
 LANES = 16

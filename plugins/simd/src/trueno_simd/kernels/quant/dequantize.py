@@ -9,7 +9,6 @@ one Zen 5 core, 262 144 elements in cache: 15 to 25 G elements/s with AVX-512, w
 (q8_0, q4_k) to 20 times (iq4_nl, mxfp4) ggml's row functions; with AVX2 10 to 20 G; with SSE2 2 to 9, 0.8 to 5 times.
 """
 
-import platform
 from functools import cache
 from typing import Any
 
@@ -22,11 +21,12 @@ from trueno_simd.kernels.quant import groups, printed
 from trueno_simd.kernels.quant.halves import HALF
 from trueno_simd.kernels.quant.quantize.store import whole_vectors
 from trueno_simd.kernels.table import BLOCKS, KERNELS
+from trueno_simd.llvm import isa
 from trueno_simd.llvm.isa import current
 from trueno_simd.llvm.vectors import call, splat
 
 STEP = 16  # elements of a vector: every run and group of the table is a multiple of it, save runs of 1
-X86 = platform.machine().lower() in ("x86_64", "amd64")
+X86 = current().level in isa.X86
 EXTENDS = current().has("sse4.1") or not X86  # signed bytes widen by one instruction; else they are shifted up by 128
 _I8, _I16, _I32, _I64, _F32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 _BYTES, _INTS, _FLOATS = ir.VectorType(_I8, STEP), ir.VectorType(_I32, STEP), ir.VectorType(_F32, STEP)

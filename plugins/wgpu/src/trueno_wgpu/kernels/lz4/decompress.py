@@ -1,13 +1,14 @@
 """lz4_decompress: a workgroup decodes a page, and all its invocations parse the same tokens.
 
 They read tokens from a read-only array, at places on which all of them agree, so compilers see that they take the same
-branches and meet at each barrier.  Then each copies one word of literals, a barrier follows, and each copies one word
-of the match.  Byte i of a match equals byte i modulo the offset of those before it, so a match that overlaps itself
-needs no order.  A turn of the loop reads as much of a sequence as it can, and copies at most 128 literals and 128 bytes
-of a match: the page bounds the number of turns, which stays below what llvmpipe allows.
+branches and meet at each barrier.  A turn of the loop reads a sequence, and each invocation makes one word of its
+literals and of its match together, up to 128 bytes; longer ones take more turns.  A match may refer to literals of its
+own sequence: what no earlier turn has written is read from the block.  Byte i of a match equals byte i modulo the
+offset of those before it, so one that overlaps itself needs no order.  The page bounds the number of turns, which stays
+below what llvmpipe allows.
 
-Bytes: the block and the page, once each; a page in storage is cleared before.  Operations: about 150 on integers per
-invocation for a sequence.
+Bytes: the block and the page, once each.  A turn waits for the token, for the offset, then for the words of its copy,
+and once for a barrier.  Operations: about 100 on integers per invocation.
 """
 
 import struct
@@ -19,9 +20,9 @@ from trueno.backend import Call, Kernel
 from trueno_wgpu.device.gpu import Gpu
 from trueno_wgpu.device.grid import fold
 from trueno_wgpu.device.shader import Shader
-from trueno_wgpu.kernels.lz4.words import MOST, PUT, SETTLE, SHARED, SPAN, complete, four, rows
+from trueno_wgpu.kernels.lz4.words import MOST, RATES, SETTLE, SHARED, SPAN, complete, four, rows
 from trueno_wgpu.kernels.memory import bands, clashes
-from trueno_wgpu.kernels.table import KERNELS, RATES
+from trueno_wgpu.kernels.table import KERNELS
 
 TEXT = """\
 struct Sizes {
@@ -40,14 +41,13 @@ FUNCTIONS
 fn byte_at(at: u32) -> u32 { return (packed[at >> 2u] >> (8u * (at & 3u))) & 255u; }
 fn written(at: u32) -> u32 { return (atomicLoad(&CELLS[at >> 2u]) >> (8u * (at & 3u))) & 255u; }
 
-// What a turn begins with; it goes on to what follows as far as it can.
-const TOKEN = 0u;
-const MORE_LITERALS = 1u;
-const LITERALS = 2u;
-const COPY_LITERALS = 3u;
-const MORE_MATCH = 4u;
-const MATCH = 5u;
-const COPY_MATCH = 6u;
+// The bits of the bytes before `end` in the word that begins at byte `at`.
+fn before(at: u32, end: u32) -> u32 {
+    let half = 4u * u32(clamp(i32(end - at), 0, 4));
+    return ~((0xffffffffu << half) << half);
+}
+fn either(a: u32, b: u32, bits: u32) -> u32 { return (a & bits) | (b & ~bits); }
+
 const RUNNING = 0u;
 const RIGHT = 1u;
 const WRONG = 2u;
@@ -59,7 +59,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
     if (row >= sizes.pages) { return; }
     let first = row * sizes.page;
     let base = BASE;  // the page's first byte in the array that it is decoded into
-    CLEAR
     let begin = offsets[row];
     let count = counts[row];
     let raw = count.y == 0xffffffffu;
@@ -68,119 +67,117 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
     let inside = begin.y == 0u && begin.x <= sizes.bytes && end <= sizes.bytes - min(begin.x, sizes.bytes);
     let empty = all(count == vec2<u32>());
     var verdict = select(WRONG, RUNNING, empty || (sane && inside));
-    var state = select(TOKEN, COPY_LITERALS, raw || empty);
-    var last = state == COPY_LITERALS;
-    var left = select(0u, end, raw);  // bytes of a length that is read, then bytes to copy
+    var last = raw || empty;
+    var literals = select(0u, end, raw);  // of the sequence, that are not copied yet
+    var match_bytes = 0u;  // the same of its match
+    var source = begin.x;  // of the next literal
     var ip = 0u;
-    var source = begin.x;
     var start = 0u;  // of the sequence
-    var token = 0u;
     var op = 0u;  // bytes decoded
     var offset = 0u;
     var match_at = 0u;
     var overlaps = false;
     for (var turn = 0u; turn < sizes.turns && verdict == RUNNING; turn += 1u) {
-        if (state == TOKEN) {
+        if (literals + match_bytes == 0u) {
+            if (last) { verdict = RIGHT; break; }
             start = ip;
-            token = byte_at(begin.x + ip);
+            let token = byte_at(begin.x + ip);
             ip += 1u;
-            left = token >> 4u;
-            state = select(LITERALS, MORE_LITERALS, left == 15u);
-        }
-        if (state == MORE_LITERALS) {
-            if (ip >= end || left > sizes.page) { verdict = WRONG; break; }
-            let more = byte_at(begin.x + ip);
-            ip += 1u;
-            left += more;
-            if (more < 255u) { state = LITERALS; }
-        }
-        if (state == LITERALS) {
-            last = op + left + 12u > sizes.page || ip + left + 8u > end;
-            if (last && (ip + left != end || op + left > sizes.page)) { verdict = WRONG; break; }
+            literals = token >> 4u;
+            var more = select(0u, 255u, literals == 15u);
+            while (more == 255u) {
+                if (ip >= end || literals > sizes.page) { verdict = WRONG; break; }
+                more = byte_at(begin.x + ip);
+                ip += 1u;
+                literals += more;
+            }
+            if (verdict != RUNNING) { break; }
+            last = op + literals + 12u > sizes.page || ip + literals + 8u > end;
+            if (last && (ip + literals != end || op + literals > sizes.page)) { verdict = WRONG; break; }
             source = begin.x + ip;
-            ip += left;
-            state = COPY_LITERALS;
-        }
-        if (state == COPY_LITERALS) {
-            let to = base + op;
-            let word = 4u * ((to >> 2u) + me);
-            let low = max(word, to);
-            let high = min(word + 4u, to + left);
-            if (low < high) { put(low, high, packed_four(source + low - to)); }
-            let done = min(left, 128u - (to & 3u));
-            op += done;
-            source += done;
-            left -= done;
-            if (left == 0u) {
-                if (last) { verdict = RIGHT; break; }
-                offset = byte_at(begin.x + ip) | (byte_at(begin.x + ip + 1u) << 8u);
+            ip += literals;
+            if (!last) {
+                offset = packed_four(begin.x + ip) & 0xffffu;
                 ip += 2u;
-                left = token & 15u;
-                state = select(MATCH, MORE_MATCH, left == 15u);
+                match_bytes = token & 15u;
+                more = select(0u, 255u, match_bytes == 15u);
+                while (more == 255u) {
+                    if (ip + 4u >= end || match_bytes > sizes.page) { verdict = WRONG; break; }
+                    more = byte_at(begin.x + ip);
+                    ip += 1u;
+                    match_bytes += more;
+                }
+                match_bytes += 4u;
+                let there = op + literals;
+                if (offset == 0u || offset > there || there + match_bytes + 5u > sizes.page) { verdict = WRONG; }
+                if (verdict != RUNNING) { break; }
+                match_at = base + there;
+                overlaps = offset < match_bytes;
             }
         }
-        if (state == MORE_MATCH) {
-            if (ip + 4u >= end || left > sizes.page) { verdict = WRONG; break; }
-            let more = byte_at(begin.x + ip);
-            ip += 1u;
-            left += more;
-            if (more < 255u) { state = MATCH; }
+        let to = base + op;
+        let match_from = to + literals;
+        let part = min(literals + match_bytes, 128u - (to & 3u));
+        let stop = to + part;
+        let at = (to & ~3u) + 4u * me;
+        if (at < stop) {
+            var bytes = 0u;
+            if (match_bytes != 0u && at + 4u > match_from) {
+                if (!overlaps) {
+                    bytes = written_four(at - offset);
+                    if (to + offset < stop) {
+                        bytes = either(bytes, packed_four(source + at - offset - to), before(at, to + offset));
+                    }
+                }
+                var place = 0u;
+                if (overlaps) { place = (max(at, match_from) - match_at) % offset; }
+                let own = select(4u, max(at, match_from) - at, overlaps);  // the first byte, of four, of such a match
+                REPEAT
+            }
+            if (literals != 0u) { bytes = either(packed_four(source + at - to), bytes, before(at, match_from)); }
+            if (at < to) { bytes = either(atomicLoad(&CELLS[at >> 2u]), bytes, before(at, to)); }
+            STORE
         }
-        if (state == MATCH) {
-            left += 4u;
-            if (offset == 0u || offset > op || op + left + 5u > sizes.page) { verdict = WRONG; break; }
-            match_at = base + op;
-            overlaps = offset < left;
-            state = COPY_MATCH;
+        let literals_done = min(part, literals);
+        op += part;
+        source += literals_done;
+        literals -= literals_done;
+        match_bytes -= part - literals_done;
+        // Behind enough repetitions the match is also one with a distance that a turn does not reach.
+        if (overlaps && literals == 0u && base + op - match_at >= 128u) {
+            offset = (127u + offset) / offset * offset;
+            overlaps = false;
         }
         BARRIER
-        if (state == COPY_MATCH) {
-            let to = base + op;
-            let word = 4u * ((to >> 2u) + me);
-            let low = max(word, to);
-            let high = min(word + 4u, to + left);
-            if (low < high) {
-                var bytes = 0u;
-                if (overlaps) {
-                    var place = (low - match_at) % offset;
-EACH_BYTE                } else {
-                    bytes = written_four(low - offset);
-                }
-                put(low, high, bytes);
-            }
-            let done = min(left, 128u - (to & 3u));
-            op += done;
-            left -= done;
-            if (left == 0u) { state = TOKEN; }
-        }
     }
-    BARRIER
-    let right = verdict == RIGHT;
+    let used = base + select(0u, op, verdict == RIGHT);
     END
-    if (me == 0u) { lengths[row] = select(vec2<u32>(~start, 0xffffffffu), vec2<u32>(op, 0u), right); }
+    if (me == 0u) { lengths[row] = select(vec2<u32>(~start, 0xffffffffu), vec2<u32>(op, 0u), verdict == RIGHT); }
 }
 """
 BYTE = """\
-                    bytes |= written(match_at - offset + place) << {shift}u;
+{
+                    let from_byte = match_at - offset + place;
+                    var byte = 0u;
+                    if (from_byte < to) { byte = written(from_byte); } else { byte = byte_at(source + from_byte - to); }
+                    bytes |= byte << (8u * i);
                     place = select(place + 1u, 0u, place + 1u == offset);
-"""
-CLEAR = {
-    # llvmpipe leaves what an earlier workgroup wrote, although WGSL says that this memory is 0.
-    True: """\
-for (var word = me; 4u * word < base + sizes.page; word += 32u) { atomicStore(&cells[word], 0u); }
-    workgroupBarrier();""",
-    False: """\
-for (var word = (first >> 2u) + me; 4u * word < first + sizes.page; word += 32u) { settle(first, word, 0u); }
-    storageBarrier();""",
+                }"""
+REPEAT = {
+    # A loop without trips costs nothing on llvmpipe, where a branch that is not taken does; but with loops in each turn
+    # a long page could have more trips than it allows.
+    True: f"for (var i = own; i < 4u; i += 1u) {BYTE}",
+    False: "\n                ".join(f"if (own <= {i}u) {BYTE.replace('* i)', f'* {i}u)')}" for i in range(4)),
 }
+STORE = {True: "atomicStore(&cells[at >> 2u], bytes);", False: "settle(first, at >> 2u, bytes);"}
 END = {
     True: """\
-for (var word = me; 4u * word < base + sizes.page; word += 32u) {
-        settle(first, (first >> 2u) + word, select(0u, atomicLoad(&cells[word]), right));
+for (var at = 4u * me; at < base + sizes.page; at += 128u) {
+        settle(first, (first + at) >> 2u, atomicLoad(&cells[at >> 2u]) & before(at, used));
     }""",
     False: """\
-if (!right) {
-        for (var word = (first >> 2u) + me; 4u * word < first + sizes.page; word += 32u) { settle(first, word, 0u); }
+for (var at = (used & ~3u) + 4u * me; at < first + sizes.page; at += 128u) {
+        settle(first, at >> 2u, atomicLoad(&y[at >> 2u]) & before(at, used));
     }""",
 }
 """By whether the page is in workgroup memory."""
@@ -190,15 +187,15 @@ if (!right) {
 def shader(shared: bool) -> Shader:
     """shared: whether pages are decoded in workgroup memory."""
     cells = "cells" if shared else "y"
-    functions = [SPAN, PUT.replace("ARRAY", cells), SETTLE.replace("ARRAY", "y")]
+    functions = [SPAN, SETTLE.replace("ARRAY", "y")]
     functions += [four("packed_four", "packed"), four("written_four", cells, atomic=True)]
     parts = {
         "MEMORY": f"var<workgroup> cells: array<atomic<u32>, {SHARED // 4 + 1}>;" if shared else "",
         "FUNCTIONS": "\n".join(functions),
         "BASE": "first & 3u" if shared else "first",
-        "CLEAR": CLEAR[shared],
         "BARRIER": "workgroupBarrier();" if shared else "storageBarrier();",
-        "EACH_BYTE": "".join(BYTE.format(shift=shift) for shift in (0, 8, 16, 24)),
+        "REPEAT": REPEAT[shared],
+        "STORE": STORE[shared],
         "END": END[shared],
         "CELLS": cells,
     }

@@ -1,42 +1,38 @@
-"""The text of lz4_compress: a window of 32 positions looks for matches, and the one that is taken becomes a sequence.
+"""The text of lz4_compress: 32 positions at a time, a window, look for matches, and those taken become sequences.
 
 A table in workgroup memory holds for each hash of four bytes the last position that was passed, plus one.  Each
 invocation looks up its own position, and compares the last four bytes before it, for what repeats within the window.
-Level 1 takes the first position with a match.  Level 2 has half a table for hashes of eight bytes; it takes the longest
-of a position's matches, and goes on to the next position while that has a longer one.  All positions that are passed
-enter the table, by an atomic maximum: the result does not depend on which invocation comes first.
+The first position with a match is taken, then the first one behind that match, until the window is passed.  Level 2
+has half a table for hashes of eight bytes; a position has the longest of its matches, and is not taken if the next
+position has a longer one.  All positions that are passed enter the table, by an atomic maximum: the result does not
+depend on which invocation comes first.
 
-The sequence is written at once: its bytes are 0 before, so words that it shares with its neighbours are combined by
+A sequence is written at once: its bytes are 0 before, so words that it shares with its neighbours are combined by
 atomic operations.
+
+The page stays in storage, and comes through the caches: workgroup memory that it would take there is better spent on
+more workgroups, as each of them waits most of the time for the step before.
 """
 
 from functools import cache
 
 from trueno_wgpu.device.shader import Shader
-from trueno_wgpu.kernels.lz4.words import PUT, SETTLE, SHARED, SPAN, four
+from trueno_wgpu.kernels.lz4.words import PUT, SETTLE, SPAN, four
 
-BITS, MORE_BITS = 11, 12
-"""Of the number of a table's entries.  With 2 048 of them and a page of 4 096 bytes a workgroup takes 13 of the 16 KiB
-that every device has; longer pages have 4 096, where a device has ROOM."""
-ROOM = 24 << 10
-"""Bytes of workgroup memory."""
 COMPARED = 20
 """Bytes of a match that each invocation compares; the workgroup compares the rest of the one that is taken."""
-STEPS = 4
-"""Positions by which level 2 goes on, at most."""
 
 TEXT = """\
-struct Sizes { pages: u32, page: u32, turns: u32, }  // pages that are bound; bytes of one
+struct Sizes { pages: u32, page: u32, windows: u32, }  // pages that are bound; bytes of one
 @group(0) @binding(0) var<uniform> sizes: Sizes;
 @group(0) @binding(1) var<storage, read> x: array<u32>;
 @group(0) @binding(2) var<storage, read_write> blocks: array<atomic<u32>>;
 @group(0) @binding(3) var<storage, read_write> counts: array<vec2<u32>>;
 var<workgroup> table: array<atomic<u32>, ENTRIES>;
-MEMORY
 var<workgroup> matching: atomic<u32>;  // a bit per position
-var<workgroup> lengths: array<u32, 32>;
-var<workgroup> distances: array<u32, 32>;
-var<workgroup> chosen: vec3<u32>;  // position, length, distance
+var<workgroup> matches: u32;  // the same for all to read
+var<workgroup> chosen: vec2<u32>;  // length and distance
+LENGTHS
 var<workgroup> differing: atomic<u32>;
 var<workgroup> agreeing: u32;
 FUNCTIONS
@@ -129,9 +125,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
     let row = wid.x + wid.y * groups.x;
     if (row >= sizes.pages) { return; }
     let first = row * sizes.page;
-    let base = BASE;  // the page's first byte in the array that it is read from
     for (var word = (first >> 2u) + me; 4u * word < first + sizes.page; word += 32u) { settle(first, word, 0u); }
-    LOAD
     // llvmpipe leaves what an earlier workgroup wrote, although WGSL says that this memory is 0.
     for (var entry = me; entry < ENTRIESu; entry += 32u) { atomicStore(&table[entry], 0u); }
     if (me == 0u) {
@@ -143,7 +137,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
     var i = 0u;  // the window's first position
     var anchor = 0u;  // the first that is in no sequence yet
     var used = 0u;  // bytes of the block
-    for (var turn = 0u; turn < sizes.turns; turn += 1u) {
+    for (var window = 0u; window < sizes.windows; window += 1u) {
         if (raw || i + 12u >= sizes.page) { break; }
         workgroupBarrier();
         let at = i + me;
@@ -151,41 +145,38 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
         var long_slot = 0u;
         var own = vec2<u32>();  // length and distance of the position's match
         if (at + 12u < sizes.page) {
-            let bytes = four(base + at);
+            let bytes = four(first + at);
             slot = slot_of(bytes);
-            var distance = before(base, at, bytes, atomicLoad(&table[slot]));
+            var distance = before(first, at, bytes, atomicLoad(&table[slot]));
             if (LAZY) {
-                own = longer(base, at, own, distance);
-                long_slot = long_slot_of(bytes, base + at);
-                own = longer(base, at, own, before(base, at, bytes, atomicLoad(&table[long_slot])));
-                distance = nearby(base, at, bytes);
+                own = longer(first, at, own, distance);
+                long_slot = long_slot_of(bytes, first + at);
+                own = longer(first, at, own, before(first, at, bytes, atomicLoad(&table[long_slot])));
+                distance = nearby(first, at, bytes);
             } else if (distance == 0u) {
-                distance = nearby(base, at, bytes);
+                distance = nearby(first, at, bytes);
             }
-            own = longer(base, at, own, distance);
+            own = longer(first, at, own, distance);
         }
-        lengths[me] = own.x;
-        distances[me] = own.y;
-        if (own.x != 0u) { atomicOr(&matching, 1u << me); }
+        var takes = own.x != 0u;
+        GIVE_WAY
+        if (takes) { atomicOr(&matching, 1u << me); }
         workgroupBarrier();
-        if (me == 0u) {
-            var best = min(firstTrailingBit(atomicExchange(&matching, 0u)), 32u);
-            if (LAZY) {
-                GO_ON
-            }
-            chosen = vec3<u32>(best, lengths[min(best, 31u)], distances[min(best, 31u)]);
-        }
-        let choice = workgroupUniformLoad(&chosen);
+        if (me == 0u) { matches = atomicExchange(&matching, 0u); }
+        var left = workgroupUniformLoad(&matches);
         var next = i + 32u;
-        if (choice.x < 32u) {
-            let start = i + choice.x;
+        while (left != 0u && !raw) {
+            let best = firstTrailingBit(left);
+            if (me == best) { chosen = own; }
+            let choice = workgroupUniformLoad(&chosen);
+            let start = i + best;
             let most = sizes.page - 5u - start;
-            var run = choice.y;
+            var run = choice.x;
             var goes_on = run == COMPAREDu;
             while (goes_on) {
                 let there = run + 4u * me;
                 if (there < most) {
-                    let differ = four(base + start + there) ^ four(base + start + there - choice.z);
+                    let differ = four(first + start + there) ^ four(first + start + there - choice.y);
                     if (differ != 0u) { atomicMin(&differing, 4u * me + (firstTrailingBit(differ) >> 3u)); }
                 }
                 workgroupBarrier();
@@ -197,20 +188,22 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
             let literals = start - anchor;
             let bytes = sequence_bytes(literals, run);
             raw = used + bytes + 6u >= sizes.page;
-            if (!raw) { emit(first + used, base + anchor, literals, run, choice.z, me); }
+            if (!raw) { emit(first + used, first + anchor, literals, run, choice.y, me); }
             used += bytes;
-            next = start + run;
-            anchor = next;
+            anchor = start + run;
+            next = max(next, anchor);
+            let passed = best + run;
+            left = select(left & (0xffffffffu << passed), 0u, passed >= 32u);
         }
-        if (at < next && at + 12u < sizes.page) {
+        if (at + 12u < sizes.page) {
             atomicMax(&table[slot], at + 1u);
             if (LAZY) { atomicMax(&table[long_slot], at + 1u); }
         }
         let further = max(i, max(next, 64u) - 64u) + 32u + me;
         if (further < next && further + 12u < sizes.page) {
-            let bytes = four(base + further);
+            let bytes = four(first + further);
             atomicMax(&table[slot_of(bytes)], further + 1u);
-            if (LAZY) { atomicMax(&table[long_slot_of(bytes, base + further)], further + 1u); }
+            if (LAZY) { atomicMax(&table[long_slot_of(bytes, first + further)], further + 1u); }
         }
         i = next;
     }
@@ -223,32 +216,30 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) groups: 
         }
         if (me == 0u) { counts[row] = vec2<u32>(0u - sizes.page, 0xffffffffu); }
     } else {
-        emit(first + used, base + anchor, literals, 0u, 0u, me);
+        emit(first + used, first + anchor, literals, 0u, 0u, me);
         if (me == 0u) { counts[row] = vec2<u32>(total, 0u); }
     }
 }
 """
-GO_ON = "if (best < 31u && lengths[best + 1u] > lengths[best]) { best += 1u; }"
-LOAD = "for (var word = me; 4u * word < sizes.page; word += 32u) { page[word] = x_four(first + 4u * word); }"
+LENGTHS = "var<workgroup> lengths: array<u32, 32>;"
+GIVE_WAY = """\
+lengths[me] = own.x;
+        workgroupBarrier();
+        takes = takes && (me == 31u || lengths[me + 1u] <= own.x);"""
+"""Of level 2."""
 
 
 @cache
-def shader(level: int, shared: bool, room: int) -> Shader:
-    """shared: whether pages are read once, into workgroup memory, of which there are `room` bytes."""
-    bits = MORE_BITS if not shared and room >= ROOM else BITS
-    # What is compared past the end of a page, and then not counted, is inside of the array, too.
-    memory = f"var<workgroup> page: array<u32, {SHARED // 4 + 8}>;" if shared else ""
-    functions = [SPAN, PUT.replace("ARRAY", "blocks"), SETTLE.replace("ARRAY", "blocks")]
-    functions += [four("four", "page"), four("x_four", "x")] if shared else [four("four", "x")]
+def shader(level: int, bits: int) -> Shader:
+    """bits: of the number of the table's entries, each of four bytes."""
+    functions = [SPAN, PUT.replace("ARRAY", "blocks"), SETTLE.replace("ARRAY", "blocks"), four("four", "x")]
     parts = {
-        "MEMORY": memory,
         "FUNCTIONS": "\n".join(functions),
         "ENTRIES": str(1 << bits),
         "IS_LAZY": str(level > 1).lower(),
         "BY_BITS": str(32 - bits + (level > 1)),
-        "BASE": "0u" if shared else "first",
-        "LOAD": LOAD if shared else "",
-        "GO_ON": "\n                ".join([GO_ON] * STEPS),
+        "LENGTHS": LENGTHS if level > 1 else "",
+        "GIVE_WAY": GIVE_WAY if level > 1 else "",
         "COMPARED": str(COMPARED),
     }
     text = TEXT

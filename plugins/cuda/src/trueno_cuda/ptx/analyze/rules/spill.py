@@ -1,4 +1,4 @@
-"""Registers that ptxas keeps in memory."""
+"""Registers that ptxas, or nvJitLink, keeps in memory."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,7 @@ def check(entry: Entry) -> Iterator[Found]:
     if real is not None and entry.code and real.spill_stores + real.spill_loads:
         at, words = entry.flow.peak
         spilled = f"stores {real.spill_stores} bytes of registers to local memory and loads {real.spill_loads}"
-        yield at, f"ptxas {spilled}, with {real.registers} registers; most, {words} words, are live here"
+        yield at, f"{real.by} {spilled}, with {real.registers} registers; most, {words} words, are live here"
 
 
 BODY = "\n".join(
@@ -33,8 +33,8 @@ BODY = "\n".join(
 )  # fmt: skip
 RULE = Rule(
     "spill", "medium", "certain",
-    "ptxas, where it is installed, reports that it spills registers of the kernel. A text alone does not show that: "
-    ".local memory is mostly an array of the program.",
+    "ptxas or nvJitLink, where one is installed, reports that it spills registers of the kernel. A text alone does not "
+    "show that: .local memory is mostly an array of the program.",
     "A spilled value is stored to local memory and loaded again, which goes through the caches to DRAM.",
     "Hold fewer values at a time, or allow more registers: a larger .maxnreg, fewer blocks in .minnctapersm, smaller "
     "blocks.",

@@ -1,4 +1,4 @@
-"""Batches as modules of web pages: WGSL, the plan as JSON, weights as files, and a small runtime in JavaScript."""
+"""The folder of a batch, for web pages."""
 
 import re
 import shutil
@@ -11,24 +11,27 @@ from trueno.batch.handle import Handle
 from trueno.batch.record import Batch
 from trueno.dispatch import transfer
 from trueno.errors import DeviceError, FileError, ParameterError
+from trueno.web.wasm import module
 
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 PLAN = "plan.json"
 
 
 def export(batch: Batch, folder: str | Path, *, inputs: Mapping[str, Handle], outputs: Mapping[str, Handle],
-           force: bool = False) -> Path:  # fmt: skip
-    """Write a batch as a folder that a web page loads and runs by WebGPU.
+           wasm: bool = False, force: bool = False) -> Path:  # fmt: skip
+    """Write a batch as a folder that a web page loads and runs by WebGPU, or without a GPU.
 
         import { load } from "./folder/module.js";
         const module = await load("./folder/");
         const { y } = await module.run({ x: new Float32Array(1024) });
 
     batch: recorded on "wgpu".  inputs: uploads that the page sets, by the names that it uses; all other uploads keep
-    what they hold now.  outputs: handles that the page reads.  force: replace a folder that an earlier export wrote.
+    what they hold now.  outputs: handles that the page reads.  wasm: also compile simd's kernels as WebAssembly, for
+    browsers without WebGPU; this takes seconds.  force: replace a folder that an earlier export wrote.
     The batch is executed once, and its uploads are as they were after that.  The result is the folder's path.
     ParameterError, DeviceError for a batch on another backend, FileError for a folder that is not empty, KernelError
-    for an op that the device cannot record.  Nothing is left in the folder if an error is raised.
+    for an op that the device cannot record, or that has no kernel of WebAssembly.  Nothing is left in the folder if an
+    error is raised.
     """
     backend: Any = batch._uploads.backend() if isinstance(batch, Batch) else None
     if not isinstance(batch, Batch):
@@ -53,11 +56,12 @@ def export(batch: Batch, folder: str | Path, *, inputs: Mapping[str, Handle], ou
     assert replay is not None
     with backend.scripting() as script:
         replay.repeat()
+    beyond = module(batch, given, taken) if wasm else None
     arrays = [{name: replay.array(v) for name, v in values.items()} for values in (given, taken)]
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        backend.write_page(script, beside, *arrays, list(batch._uploads.arrays.values()))
+        backend.write_page(script, beside, *arrays, list(batch._uploads.arrays.values()), beyond)
         beside.chmod(0o755)
         if target.exists():
             shutil.rmtree(target)

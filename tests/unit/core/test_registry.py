@@ -408,6 +408,25 @@ def test_a_factory_is_called_once_by_many_threads(tmp_path):
     assert tell(tmp_path, code) == [1, 8, 1]
 
 
+def test_ctrl_c_as_a_load_begins_does_not_mark_it_as_under_way(tmp_path):
+    write(tmp_path, "works")
+    code = """
+    import json
+    from types import SimpleNamespace
+    from trueno.discovery import entry, registry
+    clock = entry.time
+    def interrupted():
+        entry.time = clock
+        raise KeyboardInterrupt
+    entry.time = SimpleNamespace(perf_counter=interrupted)
+    try:
+        registry.load("works")
+    except KeyboardInterrupt:
+        print(json.dumps(registry.entries()["works"].name if registry.load("works") else ""))
+    """
+    assert tell(tmp_path, code, TRUENO_PROBE="off") == "works"
+
+
 def test_a_plugin_that_asks_for_itself_while_it_is_loaded(tmp_path):
     write(tmp_path, "eager", module="from trueno.discovery import registry\nregistry.load('eager')")
     code = """

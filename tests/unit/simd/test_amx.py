@@ -26,6 +26,7 @@ from trueno_simd.kernels.operands import SCRATCH, source, target
 from trueno_simd.kernels.tile import address
 from trueno_simd.llvm import amx, isa
 from trueno_simd.llvm.calls import address_of
+from trueno_simd.llvm.jit import special
 
 U = 2.0**-24
 SHAPES = [attempts.SHAPE32, (64, 32, 64, 64), (1024, 256, 32, 96)]  # as `product.multiply` says
@@ -116,7 +117,8 @@ def tiled():
 
 @pytest.fixture(scope="module")
 def usual():
-    return matmul._compiled(matmul._matmul32, types.float32, 2)
+    """The same without tiles; without NumPy's BLAS, too, which other CPUs take for large products."""
+    return matmul._compiled(special(matmul._matmul32, "_usual32", {"BLAS": 0}), types.float32, 2)
 
 
 def shortened(x):

@@ -95,6 +95,20 @@ def test_an_interrupt_of_the_first_calls_breaks_nothing(tmp_path: Path) -> None:
     end_well(*(begin(STORM, tmp_path / str(seed), str(seed)) for seed in seeds), silent=False)
 
 
+LEFT = """
+import _imp
+assert "numba" not in sys.modules
+_imp.acquire_lock()  # as Ctrl-C between two steps of an import leaves it
+assert np.allclose(trueno.exp(np.zeros(3, np.float32)), 1) and "numba" in sys.modules
+assert not _imp.lock_held()
+"""
+
+
+def test_an_import_that_ctrl_c_ended_holds_up_no_compilation(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    end_well(begin(LEFT, tmp_path))
+
+
 FORK = """
 import warnings
 warnings.simplefilter("ignore")  # Python's own, about forks of processes with threads

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from threading import get_ident, local
+from threading import local
 from typing import TYPE_CHECKING, Any
 
 from trueno.discovery.manifest import Manifest
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 _objects: dict[Any, Backend] = {}
 """The backends of this process: a factory is called once, even if the registry forgets its entry."""
 _thread = local()
-"""`depth`: how many backends this thread is making now, nested in each other."""
+"""`making`: the entries whose backends this thread makes now, one for the sake of the other."""
+
+
+def _making() -> "tuple[Entry, ...]":
+    return getattr(_thread, "making", ())
 
 
 def _can_start_python() -> bool:
@@ -58,7 +62,7 @@ class Entry:
     """
 
     __slots__ = (
-        "_code", "_decided", "_devices", "_loading", "_lock", "_notes", "_prechecked", "_probe_others", "_probed",
+        "_code", "_decided", "_devices", "_lock", "_notes", "_prechecked", "_probe_others", "_probed",
         "_reason", "_refresh", "active", "backend", "checked", "error", "factory", "manifest", "name", "source",
     )  # fmt: skip
 
@@ -80,7 +84,6 @@ class Entry:
         self._refresh = False  # whether to ignore verdicts that are kept on disk
         self._probe_others: Callable[[Entry], None] | None = None  # starts probes of backends likely to be next
         self._prechecked = self._decided = bool(reason)
-        self._loading = 0
         self._lock = ForkSafeLock()
 
     installed = True
@@ -152,7 +155,7 @@ class Entry:
 
         False while this thread makes it: ops that the plugin calls then run without it.
         """
-        if self._loading == get_ident():
+        if self in _making():
             return False
         self.probe()
         return self._decided and not self._reason
@@ -160,7 +163,7 @@ class Entry:
     @property
     def devices(self) -> tuple[Device, ...]:
         """The devices that its probe found."""
-        if self._loading != get_ident():
+        if self not in _making():
             self.probe()
         return self._devices
 
@@ -258,7 +261,7 @@ class Entry:
 
     def _acquire(self) -> bool:
         """Acquire the lock; without waiting if this thread makes another backend, because waiting could deadlock."""
-        return self._lock.acquire(blocking=not getattr(_thread, "depth", 0))
+        return self._lock.acquire(blocking=not _making())
 
     def _apply(self, verdict: "Verdict", how: str) -> None:
         self._code, self._reason = verdict.code, fitting(verdict.reason)
@@ -277,15 +280,15 @@ class Entry:
         """
         from trueno.probing import probe, verdicts  # start-up
 
-        if self._loading == get_ident():
+        before = _making()
+        if self in before:
             problem = "it requests itself while it is loaded; a plugin must not call ops then"
             raise BackendUnavailable(f"{self.name}: {problem}")
         assert self.manifest is not None
-        self._loading = get_ident()
-        _thread.depth = getattr(_thread, "depth", 0) + 1
         start, notes, reason = time.perf_counter(), list(self._notes), ""
         key = (self.name, self.manifest.factory, self.factory)
         try:
+            _thread.making = (*before, self)
             with probe.restore_environ(notes), ieee():
                 backend = _objects.get(key) or probe.build(self.name, self.factory or self.manifest.factory)
                 _objects[key] = backend
@@ -299,8 +302,7 @@ class Entry:
             self.error = error
             reason = probe.describe(error)
         finally:
-            self._loading = 0
-            _thread.depth -= 1
+            _thread.making = before  # one step, so that no Ctrl-C comes between
         self._notes = tuple(dict.fromkeys(notes))
         if reason:
             if self._probed in ("cached", "now"):
@@ -355,7 +357,3 @@ class Entry:
             del _objects[key]
         self.backend = None
         self.mark_unavailable("lost", reason)
-
-    def after_fork(self) -> None:
-        """Reset it in the child of a fork: a thread of the parent may have been loading it."""
-        self._loading = 0

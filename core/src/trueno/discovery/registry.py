@@ -219,10 +219,9 @@ def _probe_others(probed: Entry) -> None:
 
 
 def _after_fork() -> None:
-    """Reset entries in the child of a fork: a thread of the parent may have held one, and GPU contexts are dead."""
+    """Retire the GPUs' entries in the child of a fork: their contexts are dead."""
     lost = False
     for entry in (_entries or {}).values():
-        entry.after_fork()
         if entry.kind == "gpu" and entry.active:
             entry.retire(FORKED)
             lost = True

@@ -68,8 +68,8 @@ def one(like, room_for, attempt, block_piece, slab_piece, a, b, c, m, n, k, scra
 
 
 @inner
-def multiply(like, room_for, attempt, block_piece, slab_piece, a, b, c, m, n, k, scratch, room, finish, more):
-    """C of agreeing sizes, finished if there is a `finish`: 0, or the bytes that it needs, or ELSEWHERE."""
+def multiply(like, blas, room_for, attempt, block_piece, slab_piece, a, b, c, m, n, k, scratch, room, finish, more):
+    """C of agreeing sizes, finished if there is a `finish`: 0, or the bytes that it needs; ELSEWHERE from `blas` on."""
     if m == 0 or n == 0:
         return 0
     if k == 0:
@@ -77,7 +77,7 @@ def multiply(like, room_for, attempt, block_piece, slab_piece, a, b, c, m, n, k,
         if finish:
             call_finish(finish, more, 0, m, 0, n)
         return 0
-    if BLAS and m * n * k >= BLAS:
+    if blas and m * n * k >= blas:
         return ELSEWHERE
     need = max(scratch_bytes(like, m, n, k), room_for(m, n, k))
     if need > room:
@@ -139,13 +139,13 @@ def run(multiply_at, a, b, c, scratch, finish, more):
 @outer
 def product32(args, i):
     a, b, c, _, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
-    return multiply(F32, room_for, attempt, block32, slab32, a, b, c, m, n, k, scratch, room, finish, more)
+    return multiply(F32, BLAS, room_for, attempt, block32, slab32, a, b, c, m, n, k, scratch, room, finish, more)
 
 
 @outer
 def product64(args, i):
     a, b, c, _, m, n, k, scratch, room, finish, more = PRODUCT_JOB(args)
-    return multiply(F64, no_room, leave, block64, slab64, a, b, c, m, n, k, scratch, room, finish, more)
+    return multiply(F64, BLAS, no_room, leave, block64, slab64, a, b, c, m, n, k, scratch, room, finish, more)
 
 
 @outer
@@ -166,7 +166,7 @@ def _matmul32(a, b, out, scratch):
     if not fits(a, b, out):
         return -1
     (m, k), n = a.shape, b.shape[1]
-    return multiply(F32, room_for, attempt, block32, slab32, address(a), address(b), address(out), m, n, k,
+    return multiply(F32, BLAS, room_for, attempt, block32, slab32, address(a), address(b), address(out), m, n, k,
                     address(scratch), scratch.size, 0, 0)  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _matmul64(a, b, out, scratch):
     if not fits(a, b, out):
         return -1
     (m, k), n = a.shape, b.shape[1]
-    return multiply(F64, no_room, leave, block64, slab64, address(a), address(b), address(out), m, n, k,
+    return multiply(F64, BLAS, no_room, leave, block64, slab64, address(a), address(b), address(out), m, n, k,
                     address(scratch), scratch.size, 0, 0)  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def _batch_address64():
 @cache
 def over(tiles: amx.Tiles) -> dict[str, Any]:
     """The float32 functions above that Python compiles, by name, with AMX's way over one form of the tiles."""
-    known = dict(zip(("room_for", "attempt"), attempts.float32(tiles), strict=True))
+    known = dict(zip(("room_for", "attempt", "BLAS"), (*attempts.float32(tiles), 0), strict=True))
     for name, function in (("product32", product32), ("product_batch32", product_batch32)):
         known[name] = outer(special(function, f"{name}_{tiles.name}", known))
     names = (_matmul32, _batch32, _address32, _batch_address32)

@@ -19,6 +19,7 @@ waits for the other, and Python ends that by handing out a package that is half 
 `module`, one at a time, and the package first.
 """
 
+import _imp
 import _thread
 import atexit
 import os
@@ -48,6 +49,7 @@ def run(function: Callable[[], T]) -> T:
     """What `function` returns or raises in a separate thread, with the caller's context; within a task, directly."""
     if getattr(_here, "inside", False) or _compiling():
         return function()
+    _free_imports()
     task = _Task(function)
     if not _started(task.run):
         task.run()
@@ -62,6 +64,20 @@ def module(name: str) -> ModuleType:
         for end in range(1, len(packages)):
             import_module(".".join(packages[:end]))
         return import_module(name)
+
+
+def _free_imports() -> None:
+    """Release Python's import lock where an earlier Ctrl-C of this thread has left it held.
+
+    CPython's `_get_module_lock` acquires it one step before its `try`.  A KeyboardInterrupt between the two leaves it
+    with the main thread for good, which does not notice; every other thread would wait for it at its next import.
+    Nothing that calls this holds it rightly: an import lets go of it before a module's code runs.
+    """
+    while _imp.lock_held():
+        try:
+            _imp.release_lock()
+        except RuntimeError:  # another thread holds it, for a moment
+            return
 
 
 def _compiling() -> bool:

@@ -20,7 +20,7 @@ from trueno.replacing import replacing
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"Three functions": "functions", "A language model": "model", "WGSL beside PTX": "kernels"}
-SOURCES = "core/src", "plugins/wgpu/src", "plugins/cuda/src", "examples/qwen2", "docs"
+SOURCES = "core/src", "plugins/simd/src", "plugins/wgpu/src", "plugins/cuda/src", "examples/qwen2", "docs"
 SUFFIXES = (".py", ".js", ".toml")
 LIMIT = 300
 """Seconds for the child; most of its time compiles shaders."""
@@ -31,7 +31,7 @@ ROWS, WIDTH, SIDE = 256, 1024, 256
 
 
 def functions(folder: Path) -> None:
-    """Modules of softmax, gelu and matmul."""
+    """Modules of softmax, gelu and matmul, for WebGPU and as WebAssembly."""
     import numpy as np
     import trueno
 
@@ -40,13 +40,14 @@ def functions(folder: Path) -> None:
 
     with trueno.Batch("wgpu") as b:
         x = b.upload(zeros(ROWS, WIDTH))
-        trueno.web.export(b, folder / "softmax", inputs={"x": x}, outputs={"y": b.softmax(x)})
+        trueno.web.export(b, folder / "softmax", inputs={"x": x}, outputs={"y": b.softmax(x)}, wasm=True)
     with trueno.Batch("wgpu") as b:
         x = b.upload(zeros(ROWS, WIDTH))
-        trueno.web.export(b, folder / "gelu", inputs={"x": x}, outputs={"y": b.gelu(x)})
+        trueno.web.export(b, folder / "gelu", inputs={"x": x}, outputs={"y": b.gelu(x)}, wasm=True)
     with trueno.Batch("wgpu") as b:
         x, w = b.upload(zeros(SIDE, SIDE)), b.upload(zeros(SIDE, SIDE))
-        trueno.web.export(b, folder / "matmul", inputs={"x": x, "w": w}, outputs={"y": b.matmul(x, w)})
+        y = b.matmul(x, w)
+        trueno.web.export(b, folder / "matmul", inputs={"x": x, "w": w}, outputs={"y": y}, wasm=True)
 
 
 def model(folder: Path) -> None:

@@ -1,9 +1,9 @@
-// Softmax, gelu and matmul by WebGPU and by plain JavaScript, on the same random numbers.
+// Softmax, gelu and matmul by WebGPU, WebAssembly and plain JavaScript, on the same random numbers.
 import { element, live, spoken } from "./page.js";
 
 const RUNS = 5;
 
-/** The definitions, in double precision: what both are compared with. */
+/** The definitions, in double precision: what the others are compared with. */
 const exact = {
   softmax({ x }, [rows, n]) {
     const y = new Float64Array(rows * n);
@@ -35,6 +35,10 @@ function normal(count) {
   return x;
 }
 
+/** A value for each input of a module. */
+const random = ({ inputs }) => Object.fromEntries(
+  Object.entries(inputs).map(([name, { shape }]) => [name, normal(shape.reduce((a, b) => a * b, 1))]));
+
 function furthest(got, wanted) {
   let error = 0, most = 0;
   for (let i = 0; i < wanted.length; i++) {
@@ -45,48 +49,69 @@ function furthest(got, wanted) {
   return error / most;
 }
 
-async function measured(name, module, first) {
-  const values = Object.fromEntries(
-    Object.entries(module.inputs).map(([input, { shape }]) => [input, normal(shape.reduce((a, b) => a * b, 1))]));
-  const { shape } = module.outputs.y, inner = module.inputs.x.shape.at(-1);
-  const { y } = await module.run(values);
-  first();
-  const start = performance.now(), wanted = exact[name](values, shape, inner), script = performance.now() - start;
+/** The middle one of the times of some runs, in milliseconds, and the last result. */
+async function timed(module, values) {
   const times = [];
+  let y;
   for (let run = 0; run < RUNS; run++) {
     const begin = performance.now();
-    await module.run(values);
+    ({ y } = await module.run(values));
     times.push(performance.now() - begin);
   }
-  times.sort((a, b) => a - b);
-  return { shape, error: furthest(y, wanted), webgpu: times[RUNS >> 1], script };
+  return { y, time: times.sort((a, b) => a - b)[RUNS >> 1] };
+}
+
+/** Each engine's time and plain JavaScript's, and the largest error of the engines. */
+async function measured(name, modules) {
+  const [any] = Object.values(modules);
+  const values = random(any);
+  const { shape } = any.outputs.y, inner = any.inputs.x.shape.at(-1), times = {}, results = [];
+  for (const [engine, module] of Object.entries(modules)) {
+    const { y, time } = await timed(module, values);
+    times[engine] = time;
+    results.push(y);
+  }
+  const start = performance.now(), wanted = exact[name](values, shape, inner);
+  times.script = performance.now() - start;
+  const errors = results.map((y) => furthest(y, wanted));
+  return { shape, times, error: errors.some(Number.isNaN) ? NaN : Math.max(...errors) };
 }
 
 live(document.querySelector("#functions"), async (place) => {
-  const { load } = await import(new URL("softmax/module.js", document.baseURI).href);
-  const modules = {};
-  const table = element("table"), body = element("tbody"), head = element("tr"), told = element("p");
-  for (const title of ["op", "result", "largest error", "this GPU", "plain JavaScript"]) head.append(element("th", title));
+  const { load, missing } = await import(new URL("softmax/module.js", document.baseURI).href);
+  const without = await missing(), modules = {}, told = element("p");
+  const engines = without ? ["wasm"] : ["wasm", "webgpu"];
+  const titles = { wasm: "WebAssembly", webgpu: "this GPU", script: "plain JavaScript" }, columns = [...engines, "script"];
+  const table = element("table"), body = element("tbody"), head = element("tr");
+  for (const title of ["op", "result", "largest error", ...columns.map((e) => titles[e])]) head.append(element("th", title));
   table.createTHead().append(head);
   table.append(body);
   const again = element("button", "Again, with new numbers", "md-button");
   place.replaceChildren(table, told, again);
-  const first = () => {
-    if (place.dataset.first) return;
-    place.dataset.first = performance.now();
-    told.textContent = `The first result was there ${spoken(performance.now())} after the page was asked for.`;
+  if (without) place.insertBefore(element("p", `No column of a GPU: ${without}.`), again);
+  const loaded = async (name) => {
+    const found = {};
+    for (const use of engines) {
+      found[use] = await load(`${name}/`, { use, device: modules.softmax?.[use].device }); // one device for all
+      await found[use].run(random(found[use]));
+      if (told.textContent) continue;
+      place.dataset.first = performance.now();
+      told.textContent = `The first result, by ${titles[use]}, was there ${spoken(performance.now())} after the page was asked for.`;
+    }
+    return found;
   };
   const run = async () => {
     again.disabled = true;
     body.replaceChildren();
     for (const name of Object.keys(exact)) {
-      modules[name] ??= await load(`${name}/`, { device: modules.softmax?.device }); // one device for all
-      const { shape, error, webgpu, script } = await measured(name, modules[name], first), row = element("tr");
-      for (const text of [name, shape.join(" × "), error.toExponential(1), spoken(webgpu), spoken(script)])
-        row.append(element("td", text));
+      modules[name] ??= await loaded(name);
+      const { shape, error, times } = await measured(name, modules[name]), row = element("tr");
+      const cells = [name, shape.join(" × "), error.toExponential(1), ...columns.map((e) => spoken(times[e]))];
+      for (const text of cells) row.append(element("td", text));
       row.dataset.error = error;
       body.append(row);
     }
+    table.dataset.engines = engines.join(" ");
     again.disabled = false;
   };
   again.onclick = run;

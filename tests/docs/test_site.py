@@ -82,6 +82,7 @@ def test_the_live_pages_run(site, tmp_path):
             "[...document.querySelectorAll('#functions tbody tr')].map(r => [r.cells[0].textContent, +r.dataset.error])"
         )
         assert [name for name, _ in rows] == ["softmax", "gelu", "matmul"] and all(e < 1e-5 for _, e in rows), rows
+        assert page.evaluate("document.querySelector('#functions table').dataset.engines") == "wasm webgpu"
         page.click("#functions button")
         wait(page, "document.querySelectorAll('#functions tbody tr').length === 3")
         page = opened("model")
@@ -125,7 +126,8 @@ def test_live_pages_say_why_they_cannot_run(site, browser, tmp_path):
         page = plain.open(f"{address}live/functions.html")
         wait(page, "document.getElementById('functions').dataset.state")
         told = page.visible("#functions")[0]
-        assert "WebGPU" in told or "softmax" in told, told  # a sentence, or another way to compute
+        assert "No column of a GPU" in told and "WebAssembly" in told and "this GPU" not in told, told
+        assert len(page.evaluate("[...document.querySelectorAll('#functions tbody tr')].map(r => r.cells.length)")) == 3
         page = plain.open(f"{address}live/kernels.html")
         wait(page, "document.getElementById('kernels').dataset.state")
         assert "only shows the texts" in page.visible("#kernels p")[0]

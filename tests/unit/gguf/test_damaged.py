@@ -283,7 +283,7 @@ def test_a_misspelt_name_is_compared_with_few(store, monkeypatch):
     compared = []
     near = difflib.get_close_matches
     monkeypatch.setattr(
-        difflib, "get_close_matches", lambda w, known, n: compared.append(len(known)) or near(w, known, n)
+        difflib, "get_close_matches", lambda w, known, **how: compared.append(len(known)) or near(w, known, **how)
     )
     names = [f"blk.{i}.some.key.of.a.layer" for i in range(2**16 - 1)]
     file = trueno.gguf.open(store(raw_file([key(n, 7, b"\1") for n in ["general.name", *names]])))

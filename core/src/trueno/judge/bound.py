@@ -11,6 +11,7 @@ says so: unbounded, or the hull of both branches.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Any
 
@@ -39,7 +40,7 @@ class Bound:
     nan: Array
     allowed: Array | None = None
 
-    @property
+    @cached_property
     def error(self) -> Array:
         """Largest allowed distance from `value`; Inf where any value is allowed, 0 where the value is certain."""
         with np.errstate(invalid="ignore"):
@@ -47,7 +48,7 @@ class Bound:
         certain = (self.low == self.high) | (self.low > self.high)
         return np.where(self.free, inf, np.where(certain & ~np.isfinite(far), 0.0, far))
 
-    @property
+    @cached_property
     def free(self) -> Array:
         """Elements that the judge cannot check: unbounded on both sides, or open-ended with NaN possible."""
         if self.allowed is not None:

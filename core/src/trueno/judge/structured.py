@@ -136,7 +136,11 @@ def judge_structured(
     """The worst verdict over the results of one call."""
     if op.name in PROPERTIES:
         return PROPERTIES[op.name](operands, results, np.dtype(dtype))
-    bounds = structured_bound(op, operands, static, dtype, params, accuracy)
+    return judge_results(op, results, structured_bound(op, operands, static, dtype, params, accuracy))
+
+
+def judge_results(op: Op, results: Sequence[Array], bounds: Sequence[Bound]) -> Verdict:
+    """The worst verdict over the results of one call, of which these are the bounds."""
     if op.magnitude is not None:
         # A scale that is Inf makes Inf − Inf in one order of sums and Inf in another: neither is a number.
         results = [_alike(np.asarray(g), b.value) for g, b in zip(results, bounds, strict=True)]

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
-from trueno.judge.structured import PROPERTIES, judge_structured, structured_bound
+from trueno.judge.structured import PROPERTIES, judge_results, judge_structured, structured_bound
 from trueno.ops.op import Op
 from trueno.programs.program import ELEMENTS
 from trueno.testing.halves import computing, rounded_bound
+from trueno.testing.kept import bounds_of
 
 Array = npt.NDArray[Any]
 
@@ -31,6 +32,13 @@ def expected(
     op: Op, operands: Sequence[Any], kwargs: dict[str, Any], dtype: npt.DTypeLike, accuracy: Accuracy = EXACT
 ) -> list[Bound]:
     """A `Bound` for each result of a row program, shaped as the result."""
+    how = f"rows {np.dtype(dtype)} {sorted(kwargs.items())}"
+    return bounds_of((op, accuracy), how, operands, lambda: _expected(op, operands, kwargs, dtype, accuracy))
+
+
+def _expected(
+    op: Op, operands: Sequence[Any], kwargs: dict[str, Any], dtype: npt.DTypeLike, accuracy: Accuracy
+) -> list[Bound]:
     T = computing(dtype)
     arrays = [np.asarray(x).astype(dtype).astype(T) for x in operands]
     params, static = split(op, kwargs)
@@ -74,10 +82,13 @@ def verdict(
             for s, x in zip(op.signature.inputs, operands, strict=True)
         ]
         outputs, T = [np.asarray(r) for r in results], computing(dtype)
-        if np.dtype(dtype) == T or op.name in PROPERTIES:
+        if op.name in PROPERTIES:
             return judge_structured(op, arrays, static, dtype, outputs, params, accuracy)
         wide = [x if s.type else x.astype(T) for s, x in zip(op.signature.inputs, arrays, strict=True)]
-        meant = structured_bound(op, wide, static, T, params, accuracy)
+        how = f"structured {T} {params} {sorted(static.items())}"
+        meant = bounds_of((op, accuracy), how, wide, lambda: structured_bound(op, wide, static, T, params, accuracy))
+        if np.dtype(dtype) == T:
+            return judge_results(op, outputs, meant)
         judged = [
             judge(g, b if o.index else rounded_bound(b, dtype))
             for g, b, o in zip(outputs, meant, op.signature.outputs, strict=True)

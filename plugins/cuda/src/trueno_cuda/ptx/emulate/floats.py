@@ -146,25 +146,24 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     r, error = two_sum(v, rest)
     out = direct(r, error, mode)
     size = np.abs(u)
-    plain = (size < 1e290) & (np.abs(a) < 1e290) & (np.abs(b) < 1e290) & (np.abs(c) < 1e290) & (np.abs(r) > 1e-290)
-    plain &= (size > 1e-250) | (a == 0) | (b == 0)
+    given, nothing = np.isfinite(a) & np.isfinite(b) & np.isfinite(c), (a == 0) | (b == 0)
+    inside = (size < 1e290) & (np.abs(a) < 1e290) & (np.abs(b) < 1e290) & (np.abs(c) < 1e290)
+    inside &= (size > 1e-250) | nothing
+    plain = inside & (np.abs(r) > 1e-290)
     if plain.all():
         return out
-    out = out.copy()
     naive = a * b + c
-    for i in np.flatnonzero(~plain):
+    simple = ~given | nothing | (inside & (r == 0))  # no number, no product to round, or the two cancel
+    if mode == "rm":
+        positive = (np.copysign(1, a * b) > 0) & (np.copysign(1, c) > 0)
+        naive = np.where(naive == 0, np.where(positive, 0.0, -0.0), naive)
+    out = np.where(plain, out, naive)
+    for i in np.flatnonzero(~plain & ~simple):
         x, y, z = float(a[i]), float(b[i]), float(c[i])
-        if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
-            out[i] = naive[i]
-            continue
         exact = Fraction(x) * Fraction(y) + Fraction(z)
-        out[i] = nearest(exact, mode) if exact else (x * y + z if mode != "rm" or x * y + z else zero_sum(x * y, z))
+        if exact:
+            out[i] = nearest(exact, mode)
     return out
-
-
-def zero_sum(p: float, z: float) -> float:
-    """The sign of an exact zero under rounding down: negative unless both terms are +0."""
-    return 0.0 if np.copysign(1, p) > 0 and np.copysign(1, z) > 0 else -0.0
 
 
 def nearest(exact: Fraction, mode: str) -> float:

@@ -28,8 +28,8 @@ class Traffic:
         seen = self.turns[id(ins)] = self.turns.get(id(ins), -1) + 1
         return self.sample is not None and seen >= OFTEN and seen % 8 != 0
 
-    def _warps(self, g: Group, sel: Array | None, address: Array) -> tuple[Array, Array]:
-        """[warps, 32] addresses and which lanes take part; a sample of the group's warps."""
+    def _warps(self, g: Group, sel: Array | None, address: Array) -> tuple[Array, Array | None]:
+        """[warps, 32] addresses and which lanes take part, None for all; a sample of the group's warps that do."""
         warps = len(g.warps)
         step = 1 if self.sample is None else -(-warps // self.sample)
         if g.whole:
@@ -40,20 +40,19 @@ class Traffic:
             else:
                 a = address.reshape(-1, WARP)[take]
             if sel is None:
-                return a, np.broadcast_to(np.True_, a.shape)
-            return a, sel.reshape(-1, WARP)[take]
-        a = g.matrix(np.broadcast_to(address, g.n) if address.size == 1 else address)
-        active = g.matrix(np.ones(g.n, bool) if sel is None else sel, False)
-        return a[::step], active[::step]
+                return a, None
+            active = sel.reshape(-1, WARP)[take]
+        else:
+            a = g.matrix(np.broadcast_to(address, g.n) if address.size == 1 else address)[::step]
+            active = g.matrix(np.ones(g.n, bool) if sel is None else sel, False)[::step]
+        rows = active.any(axis=1)
+        return (a, active) if rows.all() else (a[rows], active[rows])
 
     def touched(self, g: Group, sel: Array | None, address: Array, ins: Instruction, size: int) -> None:
         """A global access of `size` bytes a lane."""
         if self._skip(ins):
             return
         a, active = self._warps(g, sel, address)
-        rows = active.any(axis=1)
-        if not rows.all():
-            a, active = a[rows], active[rows]
         if not len(a):
             return
         record = self.report.coalescing.get((ins.line, ins.text))
@@ -64,6 +63,8 @@ class Traffic:
             record.sectors += int(((a[:, -1] + (size - 1)) // SECTOR - a[:, 0] // SECTOR).sum()) + len(a)
             record.ideal += len(a) * size * WARP // SECTOR
             return
+        if active is None:
+            active = np.ones(a.shape, bool)
         first = a // SECTOR
         if size > SECTOR // 2:
             ends = (a + size - 1) // SECTOR
@@ -89,26 +90,28 @@ class Traffic:
         if self._skip(ins):
             return
         a, active = self._warps(g, sel, address)
-        rows = active.any(axis=1)
-        if not rows.all():
-            a, active = a[rows], active[rows]
         if not len(a):
             return
         parts = max(size // 4, 1)
-        if size >= 4 and active.all() and (a.strides[1] == 0 or self._neighbours(a, active, size)):
+        whole = active is None or bool(active.all())
+        if size >= 4 and whole and (a.strides[1] == 0 or self._neighbours(a, None, size)):
             record = self._conflicts(ins)
             record.requests += len(a)
             record.wavefronts += len(a) * parts
             record.ideal += len(a) * parts
             return
+        if active is None:
+            active = np.ones(a.shape, bool)
         words = a[:, :, None] // 4 + np.arange(parts)
         self.count(ins, words.reshape(len(a) * parts, -1), np.repeat(active, parts, axis=1).reshape(len(a) * parts, -1),
                    len(a))  # fmt: skip
 
     @staticmethod
-    def _neighbours(a: Array, active: Array, size: int) -> bool:
+    def _neighbours(a: Array, active: Array | None, size: int) -> bool:
         """Whether all lanes of each warp access one thing after the other, which needs no counting."""
-        return bool(a.strides[1]) and bool((a[:, 1:] - a[:, :-1] == size).all()) and bool(active.all())
+        if not a.strides[1] or not (active is None or active.all()):
+            return False
+        return bool((a[:, 1:] - a[:, :-1] == size).all())
 
     def _conflicts(self, ins: Instruction) -> BankConflicts:
         record = self.report.bank_conflicts.get((ins.line, ins.text))

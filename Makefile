@@ -9,7 +9,7 @@ ARGS ?=
 PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 WORKERS = $(if $(ARGS),,$(PARALLEL))
 
-.PHONY: help setup demo test test-all hostile check lint types imports bench bench-gpu sanitize docs generate golden wheels
+.PHONY: help setup demo test test-share test-all hostile check lint types imports bench bench-gpu sanitize docs generate golden wheels
 .PHONY: clean
 
 help:  ## Show this list
@@ -22,6 +22,10 @@ demo: .venv/packages  ## Run every op on the best backend and compare with NumPy
 
 test: .venv/dev  ## Run the tests, a sample of the long families (TRUENO_TEST_SEED draws it; ARGS="-k softmax" to choose)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+SHARE ?= 0.3
+test-share: .venv/dev  ## Run every test, of each long family a part: what CI runs (SHARE=0.3; TRUENO_TEST_SEED draws it)
+	$(BIN)/python -m pytest $(PARALLEL) --share $(SHARE) $(ARGS)
 
 test-all: .venv/dev  ## Run every test
 	$(BIN)/python -m pytest $(PARALLEL) --all $(ARGS)

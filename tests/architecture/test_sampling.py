@@ -1,4 +1,5 @@
-"""`make test` runs a sample that its seed determines, whatever the number of workers; `--all` runs everything."""
+"""`make test` runs a sample that its seed determines, whatever the number of workers; `--share` a larger one, `--all`
+everything."""
 
 import os
 import re
@@ -81,6 +82,16 @@ def test_a_seed_draws_the_same_cases_in_every_worker(ran) -> None:
     assert count(cases, "test_family") < 25, "two are expected"
     assert ran("-p", "xdist.plugin", "-n", "2", seed=seed[1])[0] == cases
     assert ran(seed="7")[0] != ran(seed="8")[0]
+
+
+def test_a_share_of_each_family_and_all_else(ran) -> None:
+    pytest.importorskip("xdist")
+    cases, said = ran("--share", "0.3", seed="7")
+    assert "sampled" in said and 50 < count(cases, "test_family") < 130, "90 are expected, give or take 8"
+    assert (count(cases, "test_few"), count(cases, "test_alone"), count(cases, "test_numbers")) == (4, 1, 1)
+    assert ran("--share", "0.3", "-p", "xdist.plugin", "-n", "2", seed="7")[0] == cases
+    whole = ran("--share", "1")[0]
+    assert whole == ran("--all")[0], "what is slow is not left out"
 
 
 def test_a_seed_draws_the_same_numbers_whatever_else_runs(ran, tmp_path) -> None:

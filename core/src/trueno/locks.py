@@ -20,6 +20,10 @@ class ForkSafeLock(RLock):  # type: ignore[misc]  # the stubs declare it final, 
     def __init__(self) -> None:
         _locks.add(self)
 
+    def mine(self) -> bool:
+        """Whether this thread holds it."""
+        return bool(self._is_owned())  # type: ignore[attr-defined]
+
 
 _locks: "WeakSet[ForkSafeLock]" = WeakSet()
 

@@ -427,6 +427,29 @@ def test_ctrl_c_as_a_load_begins_does_not_mark_it_as_under_way(tmp_path):
     assert tell(tmp_path, code, TRUENO_PROBE="off") == "works"
 
 
+def test_ctrl_c_that_ends_a_wait_for_a_load_leaves_it_to_others(tmp_path):
+    write(tmp_path, "works")
+    code = """
+    import _thread, json, threading, time
+    from trueno.discovery import registry
+    entry, held = registry.entries()["works"], threading.Event()
+    def other():
+        with entry._lock:
+            held.set()
+            time.sleep(0.3)
+            _thread.interrupt_main()
+    threading.Thread(target=other).start()
+    held.wait()
+    try:
+        registry.load("works")
+    except KeyboardInterrupt:
+        loaded = threading.Event()
+        threading.Thread(target=lambda: (registry.load("works"), loaded.set()), daemon=True).start()
+        print(json.dumps(loaded.wait(60)))
+    """
+    assert tell(tmp_path, code, TRUENO_PROBE="off") is True
+
+
 def test_a_plugin_that_asks_for_itself_while_it_is_loaded(tmp_path):
     write(tmp_path, "eager", module="from trueno.discovery import registry\nregistry.load('eager')")
     code = """

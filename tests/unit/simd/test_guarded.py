@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("numba", reason="needs numba")
 from trueno.discovery.protocol import Call
 from trueno.ops import TABLE
+from trueno.testing import verdict
 from trueno_simd.backend import SimdBackend
 
 BACKEND = SimdBackend()
@@ -57,9 +58,11 @@ def test_status_is_exactly_what_the_results_hold(name, shape):
             wanted, got = results_of(op, shape, "f4"), results_of(op, shape, "f4")
             assert plain(*operands, *params, *wanted) == 0
             status = guarded(*operands, *params, *got)
-            for a, b in zip(got, wanted, strict=True):
-                np.testing.assert_array_equal(a, b)
-            assert status == bits(wanted)
+            assert status == bits(got) == bits(wanted)
+            # With fewer registers one may add in another order than the other: each is judged by the op's own bound.
+            for results in (got, wanted):
+                judged = verdict(op, operands, {}, "f4", results, BACKEND.accuracy)
+                assert judged.ok, str(judged)
 
 
 @pytest.mark.parametrize("layout", ["ee", "eu", "er", "ew"])
@@ -87,6 +90,7 @@ def test_status_in_place(n):
 ASSEMBLY = """
 import json
 from trueno.ops import TABLE
+from trueno.testing import verdict
 from trueno_simd.llvm import isa
 isa.apply()
 from trueno_simd.rows.rowprogram import compiled

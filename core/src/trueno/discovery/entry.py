@@ -179,14 +179,15 @@ class Entry:
             return backend
         self.probe(alone=True)
         if not self._reason and self.backend is None:
-            if not self._acquire():
-                problem = "another thread loads it; a plugin must not call ops while it is loaded"
-                raise BackendUnavailable(f"{self.name}: {problem}")
+            owned = self._lock.mine()
             try:
+                if not owned and not self._acquire():
+                    problem = "another thread loads it; a plugin must not call ops while it is loaded"
+                    raise BackendUnavailable(f"{self.name}: {problem}")
                 if not self._reason and self.backend is None:
                     self._build("load_failed")
             finally:
-                self._lock.release()
+                self._release(owned)
         if self._reason:
             kept = self._probed == "cached" and self._code != "load_failed"
             remedy = ". Try again: trueno doctor --refresh" if kept else ""
@@ -237,10 +238,9 @@ class Entry:
             return
         if not alone and self._probe_others is not None:
             self._probe_others(self)
-        if not self._acquire():
-            return
+        owned = self._lock.mine()
         try:
-            if self.decided():
+            if (not owned and not self._acquire()) or self.decided():
                 return
             if self.uses_subprocess() and settings.get("TRUENO_PROBE") == "on":
                 with importing:
@@ -257,11 +257,16 @@ class Entry:
             self._build("probe_failed")
             self._decided = True
         finally:
-            self._lock.release()
+            self._release(owned)
 
     def _acquire(self) -> bool:
         """Acquire the lock; without waiting if this thread makes another backend, because waiting could deadlock."""
         return self._lock.acquire(blocking=not _making())
+
+    def _release(self, owned: bool) -> None:
+        """Release the lock if it was acquired here: Ctrl-C may come as the wait for it ends."""
+        if not owned and self._lock.mine():
+            self._lock.release()
 
     def _apply(self, verdict: "Verdict", how: str) -> None:
         self._code, self._reason = verdict.code, fitting(verdict.reason)

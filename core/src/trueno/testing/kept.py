@@ -3,12 +3,12 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from threading import Lock
 from typing import Any, Final
 
 import numpy as np
 
 from trueno.judge.bound import Bound
+from trueno.locks import ForkSafeLock
 
 MOST: Final = 32 << 20
 """Bytes of bounds that are kept."""
@@ -16,7 +16,7 @@ LARGE: Final = 1 << 20
 """Bytes of operands from which on nothing is kept: such a case comes once."""
 
 _kept: "OrderedDict[tuple[Any, ...], tuple[Any, list[Bound], int]]" = OrderedDict()
-_lock = Lock()
+_lock = ForkSafeLock()
 _bytes = 0
 
 

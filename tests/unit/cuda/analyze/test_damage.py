@@ -32,3 +32,9 @@ def test_any_damage_gives_a_report():
                 raise AssertionError("".join(pieces)) from None
             list(lines(reports[-1], verbose=True))
     assert sarif(reports)["runs"] and summary(reports)["files"] == len(reports) > 100
+
+
+def test_a_long_line_of_slashes_is_read_once():
+    """Looking for comments that excuse rules took time that grew with the square of the slashes."""
+    text = f"// {'/' * 400_000}\n// ptx: nothing\n{example(next(iter(RULES.values())).good)}"
+    assert report("x", text, Launch(None), RULES, "sm_80", real=False)["entries"]

@@ -158,6 +158,7 @@ def test_wrong_uses(page, site):
     for call, problem in {
         "m.run({x: [1]})": "x has 1 numbers, and [2,3] has 6",
         "m.run({z: 1})": "there is no input z; there are x, i",
+        "m.run({valueOf: 1})": "there is no input valueOf",
         "m.run({x: 'a'})": "x is string; give an array of 6 numbers",
         "m.run({x: null})": "x is null",
         "m.run({x: new Float64Array(6)})": "x is a Float64Array; give a Float32Array",

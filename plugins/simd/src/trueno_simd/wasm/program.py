@@ -1,9 +1,9 @@
 """The function that a page calls: every kernel with its arguments, in order, as LLVM's text.
 
 Where arrays are in memory is known beforehand, so that all arguments are constants.  What kernels expect of a host's
-process is here in its simplest form: Python's lock is none, and the thread pool has no worker.  A fused multiply-add,
-which WebAssembly lacks and other targets take from the C library, is computed in float64: the product is exact
-there, and a sum that is not gets an odd last bit, so that rounding it to float32 is as good as rounding once.
+process is here in its simplest form: there is no lock of Python's, and the thread pool has no worker.  A fused
+multiply-add, which WebAssembly lacks and other targets take from the C library, is computed in float64: the product is
+exact there, and a sum that is not gets an odd last bit, so that rounding it to float32 is as good as rounding once.
 
 Source: Boldo and Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd.
 """

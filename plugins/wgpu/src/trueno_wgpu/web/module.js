@@ -119,9 +119,9 @@ class Module {
     if (this.#engine.gone) throw new TruenoError(this.#engine.gone);
     const { inputs, outputs } = this.#plan;
     for (const name of read)
-      if (!outputs[name]) throw new TruenoError(`there is no output ${name}; there are ${Object.keys(outputs).join(", ")}`);
+      if (!Object.hasOwn(outputs, name)) throw new TruenoError(`there is no output ${name}; there are ${Object.keys(outputs).join(", ")}`);
     const ready = Object.entries(values).map(([name, value]) => [name, array(name, value, inputs)]);
-    const unset = [...this.#unset].filter((name) => !(name in values));
+    const unset = [...this.#unset].filter((name) => !Object.hasOwn(values, name));
     if (unset.length) throw new TruenoError(`the first run needs ${unset.join(", ")}, too`);
     for (const [name, data] of ready) {
       this.#engine.write(name, data);
@@ -324,7 +324,7 @@ const ports = (table) => Object.fromEntries(
 
 /** What a page gives for an input, as bytes for the device. */
 function array(name, value, inputs) {
-  if (!inputs[name]) throw new TruenoError(`there is no input ${name}; there are ${Object.keys(inputs).join(", ")}`);
+  if (!Object.hasOwn(inputs, name)) throw new TruenoError(`there is no input ${name}; there are ${Object.keys(inputs).join(", ")}`);
   const { dtype, shape } = inputs[name], Type = TYPES[dtype], count = counted(shape);
   let data = typeof value === "number" || typeof value === "bigint" ? [value] : value;
   if (!Array.isArray(data) && !ArrayBuffer.isView(data))

@@ -14,7 +14,7 @@ from trueno_cuda.ptx.analyze.rules import RULES, USUAL
 from trueno_cuda.ptx.syntax.tree import Program
 
 ALLOW = re.compile(
-    r"^(?P<code>[^\n]*?)//[^\n]*?\bptx:\s*allow\((?P<rules>[\w\s,-]+)\)[ \t]*(?P<why>[^\n]*)$", re.MULTILINE
+    r"^(?P<code>(?:(?!//)[^\n])*)//[^\n]*?\bptx:\s*allow\((?P<rules>[\w\s,-]+)\)[ \t]*(?P<why>[^\n]*)$", re.MULTILINE
 )
 SAME = 5
 """Findings of one rule in one entry that are listed; a count stands for the others."""

@@ -95,7 +95,11 @@ def test_the_live_pages_run(site, tmp_path):
         page.type("#model input", " ".join(map(str, prompt)))
         page.click("#model button")
         wait(page, f"{place}.tokens !== {first!r}")
-        assert [int(t) for t in page.evaluate(f"{place}.tokens").split()] == tokens_of_the_engine(tmp_path, prompt)
+        tokens = [int(t) for t in page.evaluate(f"{place}.tokens").split()]
+        assert len(tokens) == 24 and max(behind(tmp_path, prompt, tokens)) < 0.1, (
+            tokens,
+            behind(tmp_path, prompt, tokens),
+        )
         page.type("#model input", "1 x")
         page.click("#model button")
         wait(page, "document.querySelector('#model p:last-child').textContent.startsWith('The prompt must be')")
@@ -141,8 +145,12 @@ def wait(page, condition: str) -> None:
     )
 
 
-def tokens_of_the_engine(folder: Path, prompt: list[int], new: int = 24) -> list[int]:
-    """What the example engine generates on the CPU."""
+def behind(folder: Path, prompt: list[int], tokens: list[int]) -> list[float]:
+    """How far each token is behind the best one of the example engine on the CPU, in standard deviations of its logits.
+
+    Two tokens of a random model can be this close: the engine's products with 8-bit activations differ from the page's
+    by up to √3e-4 = 0.017 of the logits (NMSE).  A random token is about 3 behind.
+    """
     from examples.qwen2.checkpoint import Checkpoint
     from examples.qwen2.model import Model
     from examples.qwen2.synthesize import synthesize
@@ -150,10 +158,12 @@ def tokens_of_the_engine(folder: Path, prompt: list[int], new: int = 24) -> list
     synthesize(folder / "tiny.gguf", "tiny")
     host = Model(Checkpoint(folder / "tiny.gguf"))
     cache = host.cache(64)
-    tokens = [int(host.prefill(prompt, cache)[0].argmax())]
-    while len(tokens) < new:
-        tokens.append(int(host.decode(tokens[-1:], [cache])[0].argmax()))
-    return tokens
+    logits = host.prefill(prompt, cache)[0]
+    result = []
+    for token in tokens:
+        result.append(float((logits.max() - logits[token]) / logits.std()))
+        logits = host.decode([token], [cache])[0]
+    return result
 
 
 @pytest.mark.slow

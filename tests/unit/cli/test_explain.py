@@ -148,3 +148,11 @@ def test_a_pipe_gets_one_line_per_candidate(monkeypatch):
     lines = run("softmax", "1000x1000").stdout.splitlines()
     starts = [line.split()[0] for line in lines[3:]]
     assert lines[1] == "" and sorted(starts) == sorted(trueno.backends())
+
+
+def test_a_scope_is_named_though_a_batch_requested_the_same_backends_before():
+    with trueno.Batch("scalar") as b:
+        b.add(b.upload(np.ones(3)), b.upload(np.ones(3)))
+    for _ in range(2):
+        with trueno.use("scalar"):
+            assert trueno.explain("add", np.ones(3), np.ones(3)).origin == "trueno.use"

@@ -1,6 +1,6 @@
 """What was requested, which backends could run a call, and which one does: a decision, which prints itself."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -19,7 +19,7 @@ class Request:
     names: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
     automatic: bool = False
-    origin: str = field(default="", compare=False)
+    origin: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import random
 import re
 from contextlib import suppress
 
+import pytest
 from seeds import fresh_seed
 from trueno_cuda.ptx.analyze.launch import Launch
 from trueno_cuda.ptx.analyze.render import lines, sarif
@@ -32,6 +33,20 @@ def test_any_damage_gives_a_report():
                 raise AssertionError("".join(pieces)) from None
             list(lines(reports[-1], verbose=True))
     assert sarif(reports)["runs"] and summary(reports)["files"] == len(reports) > 100
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "-4", "3", "99999999999999999999"])
+def test_a_copy_of_an_impossible_size_is_no_copy(size):
+    text = example(RULES["cp-async-no-wait"].bad)
+    assert text.count("[%rd1], 4;") == 1
+    launch = Launch((256, 1, 1))
+
+    def found(text):
+        (entry,) = report("x", text, launch, RULES, "sm_80", real=False)["entries"]
+        return {finding["rule"] for finding in entry["findings"]}
+
+    assert "cp-async-no-wait" in found(text)
+    assert "cp-async-no-wait" not in found(text.replace("[%rd1], 4;", f"[%rd1], {size};"))
 
 
 def test_a_long_line_of_slashes_is_read_once():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import trueno
 from seeds import fresh_seed
 
 from examples.qwen2 import synthesize
@@ -10,7 +11,10 @@ from examples.qwen2.model import Model
 
 from .oracle import logits, nmse
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not trueno.backends()["cuda"].available, reason="this machine has no GPU for CUDA"),
+]
 
 CONTEXT = 2560
 BARS = {"f32": 1e-6, "q8": 2e-3}

@@ -162,7 +162,7 @@ def test_a_backend_that_refuses_gets_the_parts(rng, monkeypatch):
         x, w = b.upload(vector(rng)), b.upload(matrix(rng, 8))
         h = b.swiglu(b.quant_matvec(w, x), b.quant_matvec(b.upload(matrix(rng, 8)), x))
         assert kernels(b) == [["quant_matvec"], ["quant_matvec", "swiglu"]]
-        assert "reference runs products of one operand separately (unsupported_call: one at a time)" in str(b)
+        assert "reference runs ops of one operand separately (unsupported_call: one at a time)" in str(b)
         b.execute()
         assert b.read(h).shape == (8,)
 

@@ -26,6 +26,8 @@ from trueno.text import HASH
 
 OPERAND = {"quant_matvec": 1, "quant_matmul": 0}
 """The ops that share an operand, and which one it is."""
+FIRST = OPERAND | {"rope": 1}
+"""By the op of the first member: which of its operands is the first one of the whole."""
 MOST = 8
 """Members of one kernel."""
 
@@ -52,7 +54,7 @@ def share(graph: Graph, steps: list[Step], results: set[int], refusal: Accept) -
     for group in (g for groups in families.values() for g in groups if len(g) > 1):
         members = [steps[at] for at in group]
         others = [s for at, s in enumerate(steps) if at not in group]
-        whole = _together(members, results | {graph.whole(v) for s in others for v, _ in s.reads})
+        whole = together(members, results | {graph.whole(v) for s in others for v, _ in s.reads})
         if reason := refusal(whole, members):
             for step in members[1:]:
                 step.apart.setdefault(step.ops[0], reason)
@@ -84,11 +86,11 @@ def _joins(graph: Graph, steps: list[Step], group: list[int], step: Step, made: 
     return True
 
 
-def _together(members: list[Step], asked: set[int]) -> Step:
+def together(members: list[Step], asked: set[int]) -> Step:
     """Several steps as one; asked: the values that are results, or that other steps read."""
     first, dtype = members[0], members[0].entry.dtype
     maker = {v: at for at, step in enumerate(members) for v, _ in step.makes}
-    slots = {first.reads[OPERAND[first.op.table_op.name]]: 0}
+    slots = {first.reads[FIRST[first.op.table_op.name]]: 0}
     parts, kept, makes = [], [], []
     for at, step in enumerate(members):
         assert step.call is not None
@@ -126,7 +128,7 @@ def _op(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...]) -> Share
 
 def shared(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...], digest: str) -> SharedOp:
     """Some members as one op, whose name ends in `digest`."""
-    common = members[0].op.signature.inputs[OPERAND[members[0].op.table_op.name]]
+    common = members[0].op.signature.inputs[FIRST[members[0].op.table_op.name]]
     symbols = [_symbols(members, at, common) for at in range(len(members))]
     inputs: dict[int, ArraySpec] = {0: common}
     for member, own in zip(members, symbols, strict=True):
@@ -137,7 +139,8 @@ def shared(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...], diges
     outputs = []
     for k, (at, result) in enumerate(kept):
         spec = members[at].op.signature.outputs[result]
-        outputs.append(ArraySpec(f"result{k}", tuple(symbols[at].get(d, d) for d in spec.dims), spec.leading))
+        dims = tuple(symbols[at].get(d, d) for d in spec.dims)
+        outputs.append(ArraySpec(f"result{k}", dims, spec.leading, spec.type))
     flops = [re.sub(r"[a-z]\w*", lambda m, own=own: own.get(m[0], m[0]), member.op.flops_text or "0")  # type: ignore[misc]
              for member, own in zip(members, symbols, strict=True)]  # fmt: skip
     names = [m.op.name.rpartition("_")[0] if isinstance(m.op, FusedOp) else m.op.name for m in members]
@@ -159,6 +162,7 @@ def shared(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...], diges
         chain=members[0].op.chain,
         domain=None,
         shapes=_shapes(members, kept),
+        updates=any(m.op.updates for m in members),
         members=members,
         kept=kept,
     )
@@ -204,4 +208,4 @@ def _shapes(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...]) -> C
     return shapes
 
 
-__all__ = ["share", "shared"]
+__all__ = ["Accept", "share", "shared", "together"]

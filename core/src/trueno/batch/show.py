@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueno.batch.graph import Graph, Number
+from trueno.batch.shared import OPERAND
 from trueno.batch.step import Step
 from trueno.errors import TruenoError
 from trueno.text import columns
@@ -63,11 +64,18 @@ def _reasons(graph: Graph, shown: Sequence[tuple[int, Step, str]]) -> Iterator[s
 
 def _row(at: int, graph: Graph, step: Step, where: str) -> tuple[str, ...]:
     members = [" → ".join(graph.ops[i].op.name for i in ops) for ops in step.members or [step.ops]]
-    names = ", ".join(members) + (" of one operand" if step.members else "")
+    names = ", ".join(members) + _together(step)
     read = ", ".join(_array(graph, v) for v, _ in step.reads)
     written = ", ".join(_array(graph, v) for v, _ in step.makes)
     numbers = sum(isinstance(v, Number) for i in step.ops for v in graph.ops[i].operands)
     return f"{at}", names, f"{read}{', numbers' if numbers else ''} → {written}", where
+
+
+def _together(step: Step) -> str:
+    """What the members of a kernel have in common."""
+    if not step.members:
+        return ""
+    return " of one operand" if step.op.table_op.name in OPERAND else " of the same tokens"
 
 
 def _array(graph: Graph, v: int) -> str:

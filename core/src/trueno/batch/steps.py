@@ -14,6 +14,7 @@ from trueno.batch.graph import Graph, Number, Shape, arranged, kind
 from trueno.batch.merged import Part, Recipe, merged, sound
 from trueno.batch.shared import share
 from trueno.batch.step import Step
+from trueno.batch.tokens import bring
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call
 from trueno.dispatch import state
@@ -88,6 +89,8 @@ def schedule(graph: Graph, wanted: Iterable[int], residency: str, asked: tuple[s
             steps.append(step)
     if fused and not apart:
         steps = share(graph, steps, results, planner.shared_refusal)
+        if residency != "host":
+            steps = bring(steps, results, planner.shared_refusal)
     moves = [([graph.whole(v) for v, _ in s.reads], [v for v, _ in s.makes]) for s in steps]
     return Schedule(steps, assign(graph.values, moves, results), results, on, fused)
 
@@ -201,10 +204,10 @@ class _Planner:
             sizes = step.call.sizes[: len(head.operands)]
             runners.add(self._runner(replace(step.call, op=head, layout=head.layout, sizes=sizes)))
         if len(runners) > 1:
-            return "products of one operand run on different backends"
+            return "ops of one operand run on different backends"
         (name,) = runners
         reason = _rejected(name, whole.call)
-        return f"{name} runs products of one operand separately ({reason})" if reason else ""
+        return f"{name} runs ops of one operand separately ({reason})" if reason else ""
 
     def _runner(self, call: Call) -> str:
         """The backend that would run a structured op alone; empty if none would."""

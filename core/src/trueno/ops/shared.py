@@ -21,10 +21,12 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedOp(Op):
-    """Structured ops of one kind that read the same operand, which is the first of the whole.
+    """Structured ops that read the same operand, which is the first of the whole: products of one kind (see
+    `trueno.batch.shared`), or what brings new tokens into a cache (see `trueno.batch.tokens`).
 
-    members: in order; a member's epilogue may read the result of an earlier member.  kept: member and number of each
-    result of the whole; other results are nowhere stored.  Parameters are those of the members, one after the other.
+    members: in order; a member, or its epilogue, may read the result of an earlier member.  kept: member and number of
+    each result of the whole; other results are nowhere stored.  Parameters are those of the members, one after the
+    other.
     """
 
     members: tuple[Member, ...]
@@ -35,5 +37,6 @@ class SharedOp(Op):
         return self.members[0].op.table_op
 
     def blocks(self, static: dict[str, Any]) -> Format | None:
-        """The format of the first member's blocks; others may have others."""
-        return self.members[0].op.blocks(dict(self.members[0].static))
+        """The format of the first member that has blocks; others may have others."""
+        first = next((m for m in self.members if m.op.quantized), self.members[0])
+        return first.op.blocks(dict(first.static))

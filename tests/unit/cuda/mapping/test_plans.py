@@ -150,8 +150,10 @@ def test_fused_reads_the_tokens_that_a_sequence_has(plans):
         assert one["flops"] == 2 * tokens * 4 * 128
         parts = one["bytes"] - 2 * tokens * row - 4 * 4 * 64
         assert 0 < parts < 20_000  # what the join reads
-    rows = [one for one in plans["fused"]["launches"] if one["op"] == "kv_cache_scatter"]
-    assert {one["bytes"] for one in rows} == {2 * 64 * 4 + 8 + row} and len(rows) == 2 * LAYERS
+    brought = [one for one in plans["fused"]["launches"] if one["op"] == "2 × rope, 2 × kv_cache_scatter"]
+    turned, numbers = 2 * 4 * 64 * 4, 2 * 64 * 4  # queries read and written; keys, and values
+    assert {one["bytes"] for one in brought} == {turned + 2 * (numbers + row) + 8 + 8 + 32 * 8}
+    assert len(brought) == LAYERS
 
 
 def test_a_prompt_of_many_rows(plans, folder):
@@ -221,7 +223,7 @@ def test_times_are_the_machines(plans):
 def test_text_lists_layers_that_are_alike_once(results):
     out = results["tiny"][1]
     assert "plan fused: one token after 511, on one H200 (sm_90, 132 multiprocessors; kernels for sm_90a)" in out
-    assert out.count("\nlayer ") == 2 and "kernels/rope.py:" in out
+    assert out.count("\nlayer ") == 2 and "kernels/caches/bring.py:" in out
     assert re.search(r"^ 2 × |^ 3 × quant_matvec_bias_activation +quant_rows", out, re.M)
     assert re.search(r"^\d+ launches in \d+ steps, of \d+ kernels: .* at least [\d.]+ µs$", out, re.M)
 

@@ -45,7 +45,7 @@ def test_rows_that_fold(device: Emulator, op: str, schedule: str, dtype: type) -
         judged(device, op, operands(rng, "e", rows, n, dtype), schedule=schedule)
 
 
-@pytest.mark.parametrize("schedule", ["held8", "held32", "held64x2", "swept32x1", "long32x1"])
+@pytest.mark.parametrize("schedule", ["held8", "held32", "held64x2", "held32e", "held64x2e", "swept32x1", "long32x1"])
 def test_shared_rows_and_two_operands(device: Emulator, schedule: str) -> None:
     rng = np.random.default_rng(8)
     n = 60 if schedule == "held8" else 300
@@ -92,6 +92,10 @@ def test_which_schedule_a_shape_gets() -> None:
         (4096, 40000): "swept1024x4",
         (1000, 40000): "long256x4c32",
         (1, 30000): "held1024x8",
+        (1, 3584): "held256x4e",
+        (132, 1536): "held128x3e",
+        (133, 1536): "held128x3",
+        (1, 512): "held32x4",
         (1, 1 << 30): "long256x4c32",
     }
     assert {shape: str(choose(*shape, 4, 132)) for shape in chosen} == chosen

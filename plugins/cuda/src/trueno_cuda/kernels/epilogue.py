@@ -14,6 +14,8 @@ from trueno.backend import Call, FusedOp, Program, SharedOp
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
 
+TOKENS = ("rope", "rope", "kv_cache_scatter", "kv_cache_scatter")
+"""Members of a `SharedOp` that `caches.bring` runs: they bring new tokens into a cache."""
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat", "quant_matvec", "quant_matmul")
 
 
@@ -73,8 +75,11 @@ def refusal(call: Call) -> str | None:
 
 
 def shared_refusal(call: Call) -> str | None:
-    """Why no kernel runs several products of one operand; None if one does."""
+    """Why no kernel runs several ops of one operand; None if one does."""
     op: SharedOp = call.op
+    names = tuple(member.op.name for member in op.members)
+    if names == TOKENS:
+        return None
     if op.table_op.name != "quant_matvec":
         return f"{op.table_op.name}: each of its products is a kernel of its own"
     for member in op.members:

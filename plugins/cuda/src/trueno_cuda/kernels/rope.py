@@ -1,28 +1,28 @@
 # mypy: disable-error-code="valid-type"
 """rope: a thread computes cosines and sines of V pairs of a token once, and turns these pairs in H of its heads.
 
-An angle is position · turns modulo 2⁶⁴, a turn being 2⁶⁴: exact, whatever the position.  The nearest quarter comes off
-in integers, what remains is rounded once to the type that is computed in, and two polynomials follow.  The table of
-turns comes from the core (`trueno.backend.rotation`) and is kept on the device for each set of parameters, so no kernel
-knows a scaling.  The op checks positions where it can; on the device a negative one gives NaN.
+Angles are exact, whatever the position (`turning`).  The table of turns comes from the core (`trueno.backend.rotation`)
+and is kept on the device for each set of parameters, so no kernel knows a scaling.  The op checks positions where it
+can; on the device a negative one gives NaN.
 
 Floor: every byte of x read once and written once.  A step of one token is 14 KB and costs a launch, so there V and H
 are 1, and many threads wait at once; of many tokens V is 16 bytes and H is 4, so that the angles cost a quarter.
 """
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from math import nan, pi, prod
+from functools import cache, lru_cache, partial
+from math import prod
 from typing import Any
 
 import numpy as np
 from ml_dtypes import bfloat16
-from trueno.backend import Call, Kernel, cosines, rotation, stacks
+from trueno.backend import Call, Kernel, SharedOp, cosines, rotation, stacks
 from trueno.errors import KernelError
 
 from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Parity, Sample, Want
 from trueno_cuda.device.protocol import ArrayLaunch, Device
 from trueno_cuda.device.repeated import quick
+from trueno_cuda.kernels.caches.bring import Brought
 from trueno_cuda.kernels.calls import checked, wide
 from trueno_cuda.kernels.operands import (
     FLOATS,
@@ -41,47 +41,15 @@ from trueno_cuda.kernels.operands import (
 )
 from trueno_cuda.kernels.stacked import AXES, parameters, parts, places, stack
 from trueno_cuda.kernels.table import KERNELS, RATES
-from trueno_cuda.ptx import TARGETS, Builder, Pointer, Source, Value, f32, f64, ptr, s64, u32, u64
+from trueno_cuda.kernels.turning import SMALL, angle_waves, turned
+from trueno_cuda.ptx import TARGETS, Builder, Pointer, Source, Value, f32, f64, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
-from trueno_cuda.rows import elementary32_trig, elementary64_trig
-from trueno_cuda.rows.elementary32 import horner
 
 THREADS = 256
 HEADS = 4
 """Heads that a thread turns where there are many tokens."""
-SMALL = 512
-"""Pairs an SM, up to which a thread takes one."""
 TABLES = 4096
 """Tables that a kernel keeps: they are never dropped, because a recording may have their addresses."""
-QUARTER = 1 << 29
-"""Half a quarter of a turn, in the upper word of an angle."""
-
-
-def _waves(k: Builder, r: Value, quarter: Value) -> tuple[Value, Value]:
-    """Cosine and sine of r + quarter · π/2, |r| <= π/4."""
-    z = r * r
-    if r.type is f32:
-        sine = k.fma(r, z * horner(k, z, *elementary32_trig.SIN), r)
-        cosine = horner(k, z, *elementary32_trig.COS)
-    else:
-        sine = k.fma(z * r, horner(k, z, *elementary64_trig.SIN), r)
-        half = z * 0.5
-        whole = k.sub(1.0, half)
-        cosine = whole + (k.sub(1.0, whole) - half + z * z * horner(k, z, *elementary64_trig.COS))
-    odd = (quarter & 1) != 0
-    cosine, sine = k.select(odd, sine, cosine), k.select(odd, cosine, sine)
-    down, left = (quarter & 2) != 0, ((quarter + 1) & 2) != 0
-    return k.select(left, -cosine, cosine), k.select(down, -sine, sine)
-
-
-def angle_waves(k: Builder, position: Value, turns: Value, magnitude: Value) -> tuple[Value, Value]:
-    """Cosine and sine, times the magnitude, of position · turns, both u64; NaN for a negative position."""
-    low, high = k.unpack(position * turns)
-    quarter = k.shr(high + QUARTER, 30)
-    left = k.pack(u64, low, high - k.shl(quarter, 30)).bits(s64)
-    r = left.to(magnitude.type) * (2 * pi / 2.0**64)
-    cosine, sine = _waves(k, k.select(position.bits(s64) < 0, nan, r), quarter)
-    return cosine * magnitude, sine * magnitude
 
 
 def _rope(
@@ -117,12 +85,7 @@ def _rope(
         waves = [angle_waves(k, position, t, magnitude) for t in own]
         for h, (here, values) in enumerate(zip(inside, loaded, strict=True)):
             numbers = [p.to(wide_kind) for p in values]
-            a, b = (numbers[0::2], numbers[1::2]) if INTERLEAVED else (numbers[:V], numbers[V:])
-            y, z = [], []
-            for (cosine, sine), p, q in zip(waves, a, b, strict=True):
-                y.append(k.fma(p, cosine, -(q * sine)).to(kind))
-                z.append(k.fma(q, cosine, p * sine).to(kind))
-            results = [v for both in zip(y, z, strict=True) for v in both] if INTERLEAVED else y + z
+            results = [v.to(kind) for v in turned(k, waves, numbers, INTERLEAVED)]
             base = target + k.mul_wide(d, h)
             base.store(one, results[:V], where=here)
             base.store(other, results[V:], where=here)
@@ -193,6 +156,8 @@ def launches(
 @KERNELS.add("rope", rates=RATES, dtypes=tuple(FLOATS))
 def rope(device: Device, call: Call) -> Kernel:
     """x[...,h,d] positions[...] -> out[...,h,d]; a negative position gives NaN."""
+    if isinstance(call.op, SharedOp):
+        return Brought(device, call, partial(KERNELS.kernel, device=device))
     static, dtype, guarded = dict(call.static), call.dtype.name, call.guarded
     dims, scaling, interleaved = static["dims"], static["scaling"], static["style"] == "interleaved"
     tables: dict[tuple[Any, ...], tuple[Any, float]] = {}

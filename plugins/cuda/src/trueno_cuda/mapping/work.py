@@ -54,11 +54,22 @@ def _of_request(device: Planner, request: Request) -> list[tuple[int, int, int]]
         tokens = tokens_of(device, request)
         for cache in operands[1:3]:
             counts[id(cache)] = tokens * (cache.nbytes // max(cache.shape[0] * cache.shape[1], 1))
-    if name == SCATTER:
-        cache, x = operands[:2]
-        for one in (cache, results[0]):
-            counts[id(one)] = x.shape[0] * (cache.nbytes // max(cache.shape[0] * cache.shape[1], 1))
+    for cache, slots, result in _written(request):
+        for one in (cache, result):
+            counts[id(one)] = slots.size * (cache.nbytes // max(cache.shape[0] * cache.shape[1], 1))
     return [(x.data.ptr, x.data.ptr + x.nbytes, counts[id(x)]) for x in (*operands, *results)]
+
+
+def _written(request: Request) -> list[tuple[Any, Any, Any]]:
+    """Of each cache that a call writes rows into: the operand, the slots, and the result."""
+    op: Any = request.call.op
+    if not isinstance(op, SharedOp):
+        return [(request.operands[0], request.operands[2], request.results[0])] if op.name == SCATTER else []
+    return [
+        (request.operands[member.sources[0][1]], request.operands[member.sources[2][1]],
+         request.results[op.kept.index((at, 0))])
+        for at, member in enumerate(op.members) if member.op.name == SCATTER
+    ]  # fmt: skip
 
 
 def tokens_of(device: Planner, request: Request) -> int:
@@ -124,11 +135,11 @@ def flops(device: Planner, request: Request) -> float:
     op: Any = call.op
     shapes = [tuple(x.shape) for x in request.operands]
     if isinstance(op, SharedOp):
-        total = 0.0
+        total, made = 0.0, list[tuple[int, ...]]()
         for member in op.members:
-            count = len(_head(member.op).operands)
-            own = [shapes[i] for _, i in member.sources[:count]]
-            total += _alone(member.op, own, dict(member.static))
+            own = tuple(made[i] if where == "result" else shapes[i] for where, i in member.sources)
+            made.append(member.op.result_shapes(own, dict(member.static))[0])
+            total += _alone(member.op, own[: len(_head(member.op).operands)], dict(member.static))
         return total
     if op.name in ATTENTION:
         _, t, hq, d = shapes[0]

@@ -35,10 +35,11 @@ class RegisterResident(Printer):
         tails: int = 1,
         blocks_per_sm: int | None = None,
         along_y: bool = False,
+        early: bool = False,
     ) -> Kernel:
         """A team of `lanes` a row, up to 32, a block or a cluster; threads: of a block of several teams.
 
-        along_y: the batched form, whose rows lie along the grid's y.
+        along_y: the batched form, whose rows lie along the grid's y.  early: what rows share is loaded with the row.
         """
         self.blocks = lanes // OF_CLUSTER if lanes > 1024 else 1
         threads = threads if lanes <= 32 else lanes // self.blocks
@@ -61,6 +62,8 @@ class RegisterResident(Printer):
             self.live = [self._live(at < n if j >= tail * self.units else None, alive) for j, at in enumerate(self.at)]
             self.start: Value = k.mad_wide(row, n, first.to(u64))
             self.known: dict[int, list[list[Value]]] = {}
+            if early:
+                self._load_shared()
             self.row_leaves(row, alive)
             for number, pass_ in enumerate(self.plan.passes):
                 self.row_ops(pass_.before)
@@ -71,7 +74,9 @@ class RegisterResident(Printer):
             if self.blocks > 1:
                 k.sync_cluster()  # no block ends while another one reads its folds
 
-        schedule = f"held{lanes}x{groups}{'y' * along_y}_v{self.width}" + (f"_tails{tails}" if tails > 1 else "")
+        schedule = f"held{lanes}x{groups}{'e' * early}{'y' * along_y}_v{self.width}" + (
+            f"_tails{tails}" if tails > 1 else ""
+        )
         cluster = self.blocks if self.blocks > 1 else None
         return self.build(
             schedule, body, NUMBERS, threads=threads, arch=arch, blocks_per_sm=blocks_per_sm, cluster=cluster
@@ -79,6 +84,14 @@ class RegisterResident(Printer):
 
     def _live(self, inside: Value | None, alive: Value | None) -> Value | None:
         return inside if alive is None else alive if inside is None else inside & alive
+
+    def _load_shared(self) -> None:
+        """Ask for all operands that rows share."""
+        for i, source in dict.fromkeys(load for pass_ in self.plan.passes for load in pass_.loads):
+            if isinstance(source, str) and self.kinds[source] == "w":
+                base = self.pointer(source) + self.at[0]
+                pairs = zip(self.steps, self.live, strict=True)
+                self.known[i] = [self.load(base, step, live, self.width) for step, live in pairs]
 
     def _pass(self, pass_: Pass, later: set[int], lanes: int) -> None:
         """known: node → its values, [unit][element], of what an earlier pass left in registers."""

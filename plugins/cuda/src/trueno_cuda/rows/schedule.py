@@ -5,6 +5,8 @@
                     blocks of a cluster
     swept1024x4     rows read again in every pass: 1 024 threads a row, 4 times 16 bytes a turn
     long256x4c32    rows in chunks over many blocks, 32 an SM: as swept, then a kernel that joins
+    held512x2e      early: what rows share is asked for with the row, not where it is used; for a few rows, which have
+                    the device to themselves, so that a second wait for memory is a fifth of the time
     held256x4y      the batched form of a held or flat kernel: its rows lie along the grid's y; only where it is named,
                     because y ends at 65 535 blocks, and rows along x are as fast
 
@@ -32,6 +34,8 @@ CLUSTERED = ((2048, 8), (4096, 16))
 OF_CLUSTER = 512
 MOST_GROUPS = 32
 """Of a team that is forced."""
+EARLY = 4
+"""Groups of a lane up to which it also holds what rows share."""
 FEW = 8
 """Blocks an SM below which rows that are swept do not fill the device evenly, and are cut in chunks."""
 LONG = 1 << 11
@@ -53,6 +57,7 @@ class Schedule:
     lanes: threads that share a row, or of a block.  groups: 16 bytes each, 0 where that is open.  chunks: of all rows
     together, an SM, at most.  joiners: threads that join the chunks of a row.  tails: of held groups, the last ones,
     which may reach beyond the row.  along_y: whether blocks find their rows along the grid's y, not along x.
+    early: whether operands that rows share are loaded with the row.
     """
 
     kind: Kind
@@ -62,15 +67,16 @@ class Schedule:
     joiners: int = 256
     tails: int = 1
     along_y: bool = False
+    early: bool = False
 
     def __str__(self) -> str:
         groups, chunks = f"x{self.groups}" * bool(self.groups), f"c{self.chunks}" * bool(self.chunks)
-        return f"{self.kind}{self.lanes}{groups}{chunks}{'y' * self.along_y}"
+        return f"{self.kind}{self.lanes}{groups}{chunks}{'e' * self.early}{'y' * self.along_y}"
 
 
 def parse(text: str) -> Schedule:
     """A schedule by its name; KernelError where there is none."""
-    match = re.fullmatch(r"(?:(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?)(y)?", text)
+    match = re.fullmatch(r"(?:(flat|held|swept)(\d+)?(?:x(\d+))?()|(long)(\d+)?(?:x(\d+))?(?:c(\d+))?)(e)?(y)?", text)
     if match is None:
         raise KernelError(f"schedule {text!r} is not known; write flat256x4, held32x8, swept1024x4 or long256x4c32")
     kind, *numbers = match.groups()[4:8] if match[5] else match.groups()[:4]
@@ -81,9 +87,11 @@ def parse(text: str) -> Schedule:
         raise KernelError(f"schedule {text!r}: {lanes} lanes are not a team; use whole warps up to 1024, or 8 held")
     if kind != "held" and groups & (groups - 1):
         raise KernelError(f"schedule {text!r}: {groups} groups are not a power of two")
-    if match[9] and (kind not in ("flat", "held") or lanes > 1024):
+    if match[9] and kind != "held":
+        raise KernelError(f"schedule {text!r}: only held schedules load early what rows share")
+    if match[10] and (kind not in ("flat", "held") or lanes > 1024):
         raise KernelError(f"schedule {text!r}: only flat and held schedules of up to 1024 lanes have rows along y")
-    return Schedule(kind, lanes, groups, chunks, along_y=bool(match[9]))  # type: ignore[arg-type]
+    return Schedule(kind, lanes, groups, chunks, along_y=bool(match[10]), early=bool(match[9]))  # type: ignore[arg-type]
 
 
 def choose(rows: int, n: int, itemsize: int, sms: int, live_values: int = 1, clusters: bool = False) -> Schedule:
@@ -96,7 +104,8 @@ def choose(rows: int, n: int, itemsize: int, sms: int, live_values: int = 1, clu
         return parse("long")
     for lanes, most in TEAMS + CLUSTERED * clusters:
         if groups <= lanes * max(most // live_values, 1):
-            return fitted(Schedule("held", lanes), n, itemsize)
+            schedule = fitted(Schedule("held", lanes), n, itemsize)
+            return replace(schedule, early=rows <= sms and lanes > 32 and schedule.groups <= EARLY)
     return parse("long" if rows <= FEW * sms else "swept")
 
 

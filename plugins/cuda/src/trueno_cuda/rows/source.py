@@ -40,8 +40,8 @@ def kernels(
             return ((flat.batched if schedule.along_y else flat.flat)(arch, schedule.lanes, schedule.groups),)
         case "held":
             resident = RegisterResident(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
-            lanes, groups, along_y = schedule.lanes, schedule.groups, schedule.along_y
-            return (resident.rows(arch, lanes, groups, tails=schedule.tails, along_y=along_y),)
+            options = {"tails": schedule.tails, "along_y": schedule.along_y, "early": schedule.early}
+            return (resident.rows(arch, schedule.lanes, schedule.groups, **options),)
     passes = MultiPass(plan, name, kind, wide=wide, guarded=guarded, stored=stored)
     if schedule.kind == "swept":
         return (passes.rows(arch, schedule.lanes, schedule.groups),)

@@ -1,0 +1,68 @@
+"""Thousands of decoded tokens on a real GPU against a forward pass in float64: `pytest -m gpu`."""
+
+import numpy as np
+import pytest
+import trueno
+from seeds import fresh_seed
+
+from examples.qwen2 import synthesize
+from examples.qwen2.checkpoint import Checkpoint
+from examples.qwen2.model import Model
+
+from .oracle import logits, nmse
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not trueno.backends()["cuda"].available, reason="this machine has no GPU for CUDA"),
+]
+
+CONTEXT = 2560
+BARS = {"f32": 1e-6, "q8": 2e-3}
+"""Of the logits, relative to their mean square.  Activations in ggml's blocks of 256 cost 9e-4 on the CPU, too."""
+SHAPE = (8, 1024, 16, 4, 2816, 4096, CONTEXT, False)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("long") / "long.gguf"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(synthesize.SHAPES, "long", SHAPE)
+        synthesize.synthesize(str(path), "long")
+    return path
+
+
+@pytest.fixture
+def rng():
+    print(f"seed {(seed := fresh_seed())}")
+    return np.random.default_rng(seed)
+
+
+def decoded(model, sequences):
+    """Logits [tokens, sequences, vocabulary] of sequences [sequences, tokens], one token of each after the other."""
+    first = model.cache(sequences.shape[1] + 1, len(sequences))
+    caches = [first, *(first.fork() for _ in sequences[1:])]
+    rows = [model.decode(column, caches) for column in sequences.T.tolist()]
+    for cache in caches:
+        cache.release()
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("activations", BARS)
+def test_two_thousand_tokens(path, rng, activations):
+    model = Model(Checkpoint(path), "cuda", activations)
+    tokens = rng.integers(model.config.vocabulary, size=2000)
+    got, exact = decoded(model, tokens[None])[:, 0], logits(path, tokens.tolist())
+    error, last = nmse(got, exact), nmse(got[-100:], exact[-100:])
+    print(f"{activations}: NMSE {error:.2e}, of the last hundred tokens {last:.2e}")
+    assert np.isfinite(got).all() and error <= BARS[activations] and last <= 2 * BARS[activations]
+
+
+@pytest.mark.parametrize("activations", BARS)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 12, 16, 32, 48])
+def test_every_number_of_sequences(path, rng, count, activations):
+    model = Model(Checkpoint(path), "cuda", activations)
+    sequences = rng.integers(model.config.vocabulary, size=(count, 24))
+    got = decoded(model, sequences)
+    worst = max(nmse(got[:, i], logits(path, row.tolist())) for i, row in enumerate(sequences))
+    print(f"{count} sequences, {activations}: worst NMSE {worst:.2e}")
+    assert np.isfinite(got).all() and worst <= BARS[activations]

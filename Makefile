@@ -23,8 +23,8 @@ demo: .venv/packages  ## Run every op on the best backend and compare with NumPy
 test: .venv/dev  ## Run the tests, a sample of the long families (TRUENO_TEST_SEED draws it; ARGS="-k softmax" to choose)
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-SHARE ?= 0.3
-test-share: .venv/dev  ## Run every test, of each long family a part: what CI runs (SHARE=0.3; TRUENO_TEST_SEED draws it)
+SHARE ?= 0.2
+test-share: .venv/dev  ## Run every test, of each long family a part: what CI runs (SHARE=0.2; TRUENO_TEST_SEED draws it)
 	$(BIN)/python -m pytest $(PARALLEL) --share $(SHARE) $(ARGS)
 
 test-all: .venv/dev  ## Run every test

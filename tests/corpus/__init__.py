@@ -7,6 +7,7 @@
 - `traps/*.ptx`: correct kernels that look wrong.  Each file begins with the reason why it is right.
 - `mutants`: faults put into these texts, by seed.  The emulator, or the way in which a mutant is made, confirms each.
 - `measure`: the tables, for any analyzer.
+- `sanitizer`: what compute-sanitizer finds in the same mutants, on a GPU; `sanitizer_prepare` needs none.
 
 `python -m tests.corpus --help` has the commands.
 """

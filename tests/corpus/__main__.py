@@ -5,7 +5,10 @@
     python -m tests.corpus mutants --into FOLDER --seed 7 --per-fault 5
     python -m tests.corpus measure --analyzer package.module:function
     python -m tests.corpus measure --command 'trueno ptx analyze --json'
+    python -m tests.corpus sanitize --prepare FILE.zip --seed 7 --per-fault 8
+    python -m tests.corpus sanitize --prepared FILE.zip --json FILE.json
 
+`sanitize --prepare` needs no GPU; `--prepared` needs one, and compute-sanitizer.
 `measure` exits with 1 if a bar is missed.
 """
 
@@ -13,17 +16,19 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from . import sources
+from . import sanitizer, sources
 from .faults import FAULTS
 from .foreign import foreign, foreign_origins
 from .launches import Launch
 from .measure import Analyzer, Judge, Measured, command, correct, silence
 from .mutants import Mutant, confirmed, mutants
-from .origins import launched, origins
+from .origins import Origin, launched, origins
+from .sanitizer_prepare import prepare
 from .statements import entries
 from .traps import traps
 
@@ -53,12 +58,15 @@ def drawn(given: argparse.Namespace) -> Iterator[Mutant]:
     kinds = given.faults.split(",") if given.faults else None
     if kinds and (unknown := set(kinds) - set(FAULTS)):
         sys.exit(f"no fault {', '.join(sorted(unknown))}; there are {', '.join(FAULTS)}")
-    chosen = foreign_origins() if given.corpus == "foreign" else origins(tuple(given.mutant_arches.split(",")))
-    yield from mutants(chosen, given.seed, given.per_fault, kinds)
+    yield from mutants(chosen_origins(given), given.seed, given.per_fault, kinds)
+
+
+def chosen_origins(given: argparse.Namespace) -> Iterator[Origin]:
+    return foreign_origins() if given.corpus == "foreign" else origins(tuple(given.mutant_arches.split(",")))
 
 
 def measure(given: argparse.Namespace) -> int:
-    analyzer = command(given.command) if given.command else named(given.analyzer)
+    analyzer = command(given.command) if given.command else named(given.analyzer or "tests.corpus.analyzers:silent")
     measured, judge = Measured(), Judge(analyzer)
     parts = given.parts.split(",")
     if "correct" in parts:
@@ -101,6 +109,25 @@ def write(given: argparse.Namespace) -> int:
     return 0
 
 
+def sanitize(given: argparse.Namespace) -> int:
+    """Prepare an archive, or run one; with neither option both."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = given.prepared or given.prepare or Path(folder) / "mutants.zip"
+        if not given.prepared:
+            judge = named(given.analyzer or "tests.corpus.ours:analyzer")
+            index = prepare(
+                chosen_origins(given), given.seed, given.per_fault, judge, archive, {"corpus": given.corpus}
+            )
+            print(f"seed {given.seed}: {len(index['mutants'])} mutants of {len(index['origins'])} kernels")
+            if given.prepare:
+                return 0
+        record = sanitizer.check(archive, Path(folder), given.jobs, given.seconds, given.limit)
+    if given.json:
+        given.json.write_text(json.dumps(record, indent=1), "utf-8")
+    print(sanitizer.table(record))
+    return 0
+
+
 def show() -> int:
     for name in sources.names():
         print(f"{name}.cu, from {sources.least(name)}")
@@ -115,20 +142,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["list", "compile", "commit", "mutants", "measure"])
+    parser.add_argument("action", choices=["list", "compile", "commit", "mutants", "measure", "sanitize"])
     parser.add_argument("--into", type=Path, default=Path("corpus"), help="a folder for the texts")
     parser.add_argument("--arches", default=",".join(sources.ARCHES))
     parser.add_argument("--options", default=",".join(sources.OPTIONS))
     parser.add_argument("--mutant-arches", default="sm_80,sm_90a", help="the builds that mutants are made from")
-    parser.add_argument("--corpus", choices=["nvcc", "foreign"], default="nvcc", help="what mutants are made from")
+    makers = "what mutants are made from: our CUDA C (own, or nvcc), or what other producers print (foreign)"
+    parser.add_argument("--corpus", choices=["own", "nvcc", "foreign"], default="own", help=makers)
     parser.add_argument("--parts", default="correct,traps,mutants", help="what is measured")
     parser.add_argument("--faults", help="some kinds alone")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31), help="default: new")
     parser.add_argument("--per-fault", type=int, default=25, help="mutants of each kind of fault")
     parser.add_argument("--missed", action="store_true", help="print the mutants that were missed")
     parser.add_argument("--json", type=Path, help="write everything there")
+    parser.add_argument("--prepare", type=Path, help="sanitize: write this archive, and run nothing")
+    parser.add_argument("--prepared", type=Path, help="sanitize: run this archive")
+    parser.add_argument("--jobs", type=int, default=12, help="sanitize: processes at once")
+    parser.add_argument("--seconds", type=float, default=200, help="sanitize: stop after so many")
+    parser.add_argument("--limit", type=float, default=15, help="sanitize: seconds of one process")
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--analyzer", default="tests.corpus.analyzers:silent", help="package.module:function")
+    chosen.add_argument(
+        "--analyzer", help="package.module:function; default: one that finds nothing, for sanitize ours"
+    )
     chosen.add_argument("--command", help="a command that prints the JSON of `trueno ptx analyze`")
     given = parser.parse_args()
     if given.action == "list":
@@ -136,6 +171,8 @@ def main() -> int:
     if given.action == "commit":
         print(*sources.write_committed(), sep="\n")
         return 0
+    if given.action == "sanitize":
+        return sanitize(given)
     return measure(given) if given.action == "measure" else write(given)
 
 

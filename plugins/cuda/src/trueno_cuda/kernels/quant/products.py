@@ -19,6 +19,7 @@ from trueno_cuda.kernels.product import MOST_PLANS, Shape
 from trueno_cuda.kernels.quant.blocks import access_of
 from trueno_cuda.kernels.quant.many import Task, Together
 from trueno_cuda.kernels.quant.rows import MOST_COLUMNS, MOST_SUMS, Form, Part, rows, units_of
+from trueno_cuda.kernels.quant.staging import CHUNK, span
 from trueno_cuda.kernels.table import KERNELS, RATES
 
 W = {"quant_matvec": 0, "quant_matmul": 1}
@@ -97,11 +98,13 @@ def refusal(call: Call) -> Reject | None:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How a launch uses a multiprocessor: its blocks, rows of a part on their way, threads at most.  0: as planned."""
+    """How a launch uses a multiprocessor: its blocks, rows of a part on their way, threads at most, groups of rows in
+    shared memory.  0: as planned; staged -1: none."""
 
     resident: int = 0
     ahead: int = 0
     threads: int = 0
+    staged: int = 0
 
 
 PLANNED = Tuning()
@@ -123,7 +126,16 @@ def form_of(
     seen = count * (elements if activations == "f32" else elements * 11 // 32)
     free = min(REGISTERS // (resident * threads), 255) - OWN - seen
     ahead = tuning.ahead or max(min(free // (together + count), MOST_SUMS // count), 1)
-    return Form(sections, activations, count, threads, chunks, resident, ahead, wide, guarded)
+    staged = max(tuning.staged, 0) if chunks == 1 and _stageable(sections, k, threads) else 0
+    return Form(sections, activations, count, threads, chunks, resident, ahead, wide, guarded, staged)
+
+
+def _stageable(sections: tuple[tuple[Part, ...], ...], k: int, threads: int) -> bool:
+    """Whether warps can copy what their lanes read: whole blocks, and every warp has some."""
+    return all(
+        part.access == CHUNK and span(part.format) and units_of(FORMATS[part.format], k) > threads - 32
+        for section in sections for part in section
+    )  # fmt: skip
 
 
 def _held(f: Format) -> int:

@@ -16,10 +16,10 @@ from trueno.backend import FORMATS, Call, Format, FusedOp, Kernel, Member, Rejec
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.epilogue import spliced
 from trueno_cuda.kernels.product import MOST_PLANS, Shape
+from trueno_cuda.kernels.quant import staging
 from trueno_cuda.kernels.quant.blocks import access_of
 from trueno_cuda.kernels.quant.many import Task, Together
 from trueno_cuda.kernels.quant.rows import MOST_COLUMNS, MOST_SUMS, Form, Part, rows, units_of
-from trueno_cuda.kernels.quant.staging import CHUNK, span
 from trueno_cuda.kernels.table import KERNELS, RATES
 
 W = {"quant_matvec": 0, "quant_matmul": 1}
@@ -126,14 +126,19 @@ def form_of(
     seen = count * (elements if activations == "f32" else elements * 11 // 32)
     free = min(REGISTERS // (resident * threads), 255) - OWN - seen
     ahead = tuning.ahead or max(min(free // (together + count), MOST_SUMS // count), 1)
-    staged = max(tuning.staged, 0) if chunks == 1 and _stageable(sections, k, threads) else 0
+    staged, stageable = max(tuning.staged, 0), chunks == 1 and _stageable(sections, k, threads)
+    if not stageable:
+        staged = 0
+    elif not tuning.staged and activations == "q8" and step in staging.THREADS and all(f.nbytes % 8 for f in formats):
+        blocks, group = staging.plan([f.name for f in formats], max(map(len, sections)), step, threads)
+        staged, resident, ahead = staging.GROUPS, tuning.resident or blocks, tuning.ahead or group
     return Form(sections, activations, count, threads, chunks, resident, ahead, wide, guarded, staged)
 
 
 def _stageable(sections: tuple[tuple[Part, ...], ...], k: int, threads: int) -> bool:
     """Whether warps can copy what their lanes read: whole blocks, and every warp has some."""
     return all(
-        part.access == CHUNK and span(part.format) and units_of(FORMATS[part.format], k) > threads - 32
+        part.access == staging.CHUNK and staging.span(part.format) and units_of(FORMATS[part.format], k) > threads - 32
         for section in sections for part in section
     )  # fmt: skip
 

@@ -9,9 +9,13 @@ matrix and dp4a.  The next units are on their way while one is multiplied, which
 and column; with "f32" codes become floats.  Lanes of a warp add up several rows at once (`folded`); warps meet in
 shared memory once for `BAND` rows.  Rows that have more units than a block may have threads are taken in chunks.
 
+Blocks that begin anywhere, as q6_k's, are dear to hold in registers; for one or two rows of x a warp copies its part of
+the next rows into a ring of its own in shared memory (`staging`).
+
 Floor: the bytes of w, at 4.28 TB/s on an H200.  Measured there in a chain of a graph, weights cold, one vector in 8
-bits: 37888x3584 in q4_k 20.7 us, 86 % of the floor; 3584x18944 in q4_k 12.6 us, 71 %; 152064x3584 in q6_k 142 us, 74 %;
-4608x3584 and 3584x3584 in q4_k 5.5 and 4.7 us, 40 and 36 %.
+bits: 37888x3584 in q4_k 20.7 us, 86 % of the floor; 3584x18944 in q4_k 12.6 us, 71 %; 152064x3584 in q6_k 118 us, 89 %
+(in registers 142); 3584x18944 in q6_k 18.0 us, 72 % (20.6); 4608x3584 and 3584x3584 in q4_k 5.5 and 4.7 us, 40 and
+36 %.
 
 The kernel waits for the one before it, and then reads.  Reading the matrix before the wait, where nothing in flight
 writes it, gained 0 to 2 % for large matrices and lost 2 to 10 % for small ones: x then comes last, and has to be
@@ -32,7 +36,7 @@ from trueno_cuda.kernels.operands import power
 from trueno_cuda.kernels.quant.activations import Seen, columns, seen
 from trueno_cuda.kernels.quant.blocks import Blocks
 from trueno_cuda.kernels.quant.ending import Ending
-from trueno_cuda.kernels.quant.staging import Ring
+from trueno_cuda.kernels.quant.staging import WORD, Ring
 from trueno_cuda.kernels.quant.units import Decoded, Unit
 from trueno_cuda.ptx import Kernel, Source, Value, Var, f32, ptr, s8x4, s16x2, s32, u8, u8x4, u32, u64
 from trueno_cuda.ptx.builder import ParamType
@@ -175,9 +179,7 @@ class _Section:
             Blocks(k, f, getattr(p, f"w{at + i}"), part.access, policy=policy)
             for i, (part, f) in enumerate(zip(section, self.formats, strict=True))
         ]
-        self.staged = [
-            Blocks(k, f, getattr(p, f"w{at + i}"), 16) for i, f in enumerate(self.formats) if form.staged
-        ]
+        self.staged = [Blocks(k, f, getattr(p, f"w{at + i}"), WORD) for i, f in enumerate(self.formats) if form.staged]
         self.row_bytes = [k.multiple_of(getattr(p, f"row_bytes{at + i}"), part.pitch) for i, part in enumerate(section)]
         self.partial = k.shared(f32, form.chunks * (form.threads // 32), len(section), form.columns, form.band)
 
@@ -298,11 +300,8 @@ class _Lane:
         for row in k.range(band, stop, form.ahead):
             sums: list[list[Value]] = [[] for _ in section.section]
             if form.staged:
-                slot = self.ring.step(row)
-                for u in range(form.ahead):
-                    mine = k.min(row + u, self.last - 1)
-                    for i, unit in enumerate(self.units):
-                        block = self.ring.block(i, mine, u, slot)
+                for blocks in self.ring.step(row):
+                    for i, (unit, block) in enumerate(zip(self.units, blocks, strict=True)):
                         self._add(sums, i, unit.decode(block, unit.load(block)))
             for u, held in enumerate(self.held):
                 mine = row + u

@@ -16,6 +16,7 @@ from trueno.backend import FORMATS, Call, Format, FusedOp, Kernel, Member, Rejec
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.epilogue import spliced
 from trueno_cuda.kernels.product import MOST_PLANS, Shape
+from trueno_cuda.kernels.quant import staging
 from trueno_cuda.kernels.quant.blocks import access_of
 from trueno_cuda.kernels.quant.many import Task, Together
 from trueno_cuda.kernels.quant.rows import MOST_COLUMNS, MOST_SUMS, Form, Part, rows, units_of
@@ -97,11 +98,13 @@ def refusal(call: Call) -> Reject | None:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """How a launch uses a multiprocessor: its blocks, rows of a part on their way, threads at most.  0: as planned."""
+    """How a launch uses a multiprocessor: its blocks, rows of a part on their way, threads at most, groups of rows in
+    shared memory.  0: as planned; staged -1: none."""
 
     resident: int = 0
     ahead: int = 0
     threads: int = 0
+    staged: int = 0
 
 
 PLANNED = Tuning()
@@ -123,7 +126,21 @@ def form_of(
     seen = count * (elements if activations == "f32" else elements * 11 // 32)
     free = min(REGISTERS // (resident * threads), 255) - OWN - seen
     ahead = tuning.ahead or max(min(free // (together + count), MOST_SUMS // count), 1)
-    return Form(sections, activations, count, threads, chunks, resident, ahead, wide, guarded)
+    staged, stageable = max(tuning.staged, 0), chunks == 1 and _stageable(sections, k, threads)
+    if not stageable:
+        staged = 0
+    elif not tuning.staged and activations == "q8" and step in staging.THREADS and all(f.nbytes % 8 for f in formats):
+        blocks, group = staging.plan([f.name for f in formats], max(map(len, sections)), step, threads)
+        staged, resident, ahead = staging.GROUPS, tuning.resident or blocks, tuning.ahead or group
+    return Form(sections, activations, count, threads, chunks, resident, ahead, wide, guarded, staged)
+
+
+def _stageable(sections: tuple[tuple[Part, ...], ...], k: int, threads: int) -> bool:
+    """Whether warps can copy what their lanes read: whole blocks, and every warp has some."""
+    return all(
+        part.access == staging.CHUNK and staging.span(part.format) and units_of(FORMATS[part.format], k) > threads - 32
+        for section in sections for part in section
+    )  # fmt: skip
 
 
 def _held(f: Format) -> int:

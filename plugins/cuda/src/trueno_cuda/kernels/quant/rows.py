@@ -9,9 +9,13 @@ matrix and dp4a.  The next units are on their way while one is multiplied, which
 and column; with "f32" codes become floats.  Lanes of a warp add up several rows at once (`folded`); warps meet in
 shared memory once for `BAND` rows.  Rows that have more units than a block may have threads are taken in chunks.
 
+Blocks that begin anywhere, as q6_k's, are dear to hold in registers; for one or two rows of x a warp copies its part of
+the next rows into a ring of its own in shared memory (`staging`).
+
 Floor: the bytes of w, at 4.28 TB/s on an H200.  Measured there in a chain of a graph, weights cold, one vector in 8
-bits: 37888x3584 in q4_k 20.7 us, 86 % of the floor; 3584x18944 in q4_k 12.6 us, 71 %; 152064x3584 in q6_k 142 us, 74 %;
-4608x3584 and 3584x3584 in q4_k 5.5 and 4.7 us, 40 and 36 %.
+bits: 37888x3584 in q4_k 20.7 us, 86 % of the floor; 3584x18944 in q4_k 12.6 us, 71 %; 152064x3584 in q6_k 118 us, 89 %
+(in registers 142); 3584x18944 in q6_k 18.0 us, 72 % (20.6); 4608x3584 and 3584x3584 in q4_k 5.5 and 4.7 us, 40 and
+36 %.
 
 The kernel waits for the one before it, and then reads.  Reading the matrix before the wait, where nothing in flight
 writes it, gained 0 to 2 % for large matrices and lost 2 to 10 % for small ones: x then comes last, and has to be
@@ -32,6 +36,7 @@ from trueno_cuda.kernels.operands import power
 from trueno_cuda.kernels.quant.activations import Seen, columns, seen
 from trueno_cuda.kernels.quant.blocks import Blocks
 from trueno_cuda.kernels.quant.ending import Ending
+from trueno_cuda.kernels.quant.staging import WORD, Ring
 from trueno_cuda.kernels.quant.units import Decoded, Unit
 from trueno_cuda.ptx import Kernel, Source, Value, Var, f32, ptr, s8x4, s16x2, s32, u8, u8x4, u32, u64
 from trueno_cuda.ptx.builder import ParamType
@@ -78,6 +83,7 @@ class Form:
 
     chunks: of a row, each of as many units as a block has threads.  resident: blocks that a multiprocessor holds.
     ahead: rows of each part that are on their way at once.  wide: whether x allows accesses of 16 bytes.
+    staged: groups of so many rows that each warp has in shared memory (`staging`); 0: rows are read into registers.
     """
 
     sections: tuple[Section, ...]
@@ -89,6 +95,7 @@ class Form:
     ahead: int
     wide: bool
     guarded: bool = False
+    staged: int = 0
 
     @property
     def band(self) -> int:
@@ -134,7 +141,7 @@ def rows(arch: str, form: Form) -> Kernel:
 
     function.__name__ = "_".join(
         ["quant_rows", *dict.fromkeys(p.word for p in form.parts), form.activations, str(form.columns),
-         *(["guarded"] if form.guarded else [])]
+         *([f"s{form.staged}x{form.ahead}"] if form.staged else []), *(["guarded"] if form.guarded else [])]
     )  # fmt: skip
     place = Parameter.POSITIONAL_OR_KEYWORD
     parameters = [Parameter("k", place), *(Parameter(n, place, annotation=t) for n, t in names.items())]
@@ -172,6 +179,7 @@ class _Section:
             Blocks(k, f, getattr(p, f"w{at + i}"), part.access, policy=policy)
             for i, (part, f) in enumerate(zip(section, self.formats, strict=True))
         ]
+        self.staged = [Blocks(k, f, getattr(p, f"w{at + i}"), WORD) for i, f in enumerate(self.formats) if form.staged]
         self.row_bytes = [k.multiple_of(getattr(p, f"row_bytes{at + i}"), part.pitch) for i, part in enumerate(section)]
         self.partial = k.shared(f32, form.chunks * (form.threads // 32), len(section), form.columns, form.band)
 
@@ -187,6 +195,8 @@ class _Section:
             for band in k.range(first, last, form.band):
                 lane.multiply(band, k.min(band + form.band, last))
                 self._finish(band, last)
+            if form.staged:
+                lane.ring.end()
             return
         for band in k.range(first, last, form.band):
             stop = k.min(band + form.band, last)
@@ -229,7 +239,7 @@ class _Lane:
         k, form = self.k, self.form
         number = k.tid + chunk * form.threads
         self.units, self.places, self.starts, self.live = [], [], [], []
-        for f, w in zip(section.formats, section.matrices, strict=True):
+        for f, w in zip(section.formats, section.staged or section.matrices, strict=True):
             count = section.p.depth // f.elements * w.shape.units
             unit = k.min(number, count - 1)
             e = w.first(unit % w.shape.units)
@@ -247,6 +257,12 @@ class _Lane:
 
     def read(self) -> None:
         """Begin to read the first rows."""
+        form, section = self.form, self.section
+        if form.staged:
+            w, size = section.staged, form.threads // 32
+            self.ring = Ring(self.k, w, section.row_bytes, self.places, self.last, size, form.ahead, form.staged)
+            self.ring.begin(self.first)
+            return
         for u in range(self.form.ahead):
             row = self.k.min(self.first + u, self.last - 1)
             loaded = [unit.load(self._block(i, row)) for i, unit in enumerate(self.units)]
@@ -283,12 +299,14 @@ class _Lane:
         warp = k.warp + self.chunk * (form.threads // 32)
         for row in k.range(band, stop, form.ahead):
             sums: list[list[Value]] = [[] for _ in section.section]
+            if form.staged:
+                for blocks in self.ring.step(row):
+                    for i, (unit, block) in enumerate(zip(self.units, blocks, strict=True)):
+                        self._add(sums, i, unit.decode(block, unit.load(block)))
             for u, held in enumerate(self.held):
                 mine = row + u
                 for i, unit in enumerate(self.units):
-                    decoded = unit.decode(self._block(i, k.min(mine, self.last - 1)), held[i])
-                    weights = _Weights(k, section.matrices[i], decoded, form.activations)
-                    sums[i] += [weights.product(s) for s in self.seen[i]]
+                    self._add(sums, i, unit.decode(self._block(i, k.min(mine, self.last - 1)), held[i]))
                 following = mine + form.ahead
                 with k.when(following < self.last):
                     for i, unit in enumerate(self.units):
@@ -299,6 +317,11 @@ class _Lane:
                 total, number, writes = folded(k, values)
                 u, c = number // form.columns, number % form.columns
                 section.partial.store((warp, i, c, row - band + u), total, where=writes)
+
+    def _add(self, sums: list[list[Value]], part: int, decoded: Decoded) -> None:
+        """Append the products of a unit with every column."""
+        weights = _Weights(self.k, self.section.matrices[part], decoded, self.form.activations)
+        sums[part] += [weights.product(s) for s in self.seen[part]]
 
 
 class _Weights:

@@ -37,6 +37,8 @@ SPAN = 256
 """Elements of k that a warp takes at a time."""
 FILLING = 12
 """Warps that a multiprocessor is to have."""
+ROUNDING = 8
+"""Blocks that a multiprocessor is to have while x is rounded: all of its threads."""
 ALIGN = 256
 
 
@@ -46,23 +48,26 @@ def grain_of(f: Format) -> int:
 
 
 @cache
-def fragments(arch: str, partner: str, grain: int) -> Kernel:
-    """x in codes of `partner`, as mma.sync reads them; zeros for rows behind the last.  Grid: rows, in whole eights.
+def fragments(arch: str, partner: str, grain: int, wide: bool) -> Kernel:
+    """x in codes of `partner`, as mma.sync reads them; zeros for rows behind the last.
+
+    Grid: rows, in whole eights, and the blocks that share a row (`sharing`).  wide: x allows accesses of 16 bytes.
 
     codes: for 8 rows and 32 elements 64 words, two for each lane: of row lane / 4, words lane % 4 and that + 4.
     scales: for 8 rows and a block 8 floats; sums: for 8 rows and `grain` elements 8 whole numbers.
     """
     f = FORMATS[partner]
     each = f.elements // 32
+    vec = 4 if wide and each > 1 else 1
 
     def body(k: Any, p: Any) -> None:
         lane, eight, g = k.lane, k.ctaid // EIGHT, k.ctaid % EIGHT
         there = k.ctaid < p.m
-        line = p.x + k.select(there, k.ctaid, 0).to(u64) * p.depth.to(u64)
+        line = p.x + k.multiple_of(k.mul_wide(k.select(there, k.ctaid, 0), p.depth), f.elements)
         groups, blocks = p.depth // SMALL, p.depth // f.elements
-        for block in k.range(k.warp, blocks, WARPS):
-            first = block * f.elements + lane * each
-            numbers = [line.load(first + i, where=there) for i in range(each)]
+        for block in k.range(k.ctaid_y * WARPS + k.warp, blocks, k.nctaid_y * WARPS):
+            own = line + (block * f.elements + lane * each)
+            numbers = [v for i in range(0, each, vec) for v in own.load(i, vec=vec, where=there)]
             codes, d = coded(k, f, numbers)
             whole = [c.to(s32, "rn") for c in codes]
             p.scales.store((eight * blocks + block) * EIGHT + g, d, where=lane == 0)
@@ -71,9 +76,9 @@ def fragments(arch: str, partner: str, grain: int) -> Kernel:
                 p.codes.store(at, whole[0].bits(u32))
             else:
                 group = block * (f.elements // SMALL) + lane // 4
-                at = ((eight * groups + group) * 32 + g * 4 + lane % 2 * 2) * 8 + lane % 4 // 2 * 4
-                for i in range(each):
-                    p.codes.store(at + (i // 4 * 8 + i % 4), whole[i].bits(u32))
+                at = ((eight * groups + group) * 32 + g * 4 + lane % 2 * 2) * 2 + lane % 4 // 2
+                for i in range(0, each, 4):
+                    p.codes.cast(u32).store(at + i // 2, k.pack(s8x4, *whole[i : i + 4]).bits(u32))
             if grain:
                 total = whole[0]
                 for number in whole[1:]:
@@ -87,7 +92,13 @@ def fragments(arch: str, partner: str, grain: int) -> Kernel:
     params: dict[str, ParamType] = {
         "x": ptr(f32), "codes": ptr(u8), "scales": ptr(f32), "sums": ptr(s32), "m": u32, "depth": u32,
     }  # fmt: skip
-    return build(f"quant_fragments_{partner}_{grain}", arch, params, body, THREADS)
+    name = f"quant_fragments_{partner}_{grain}{'_unaligned' * (not wide)}"
+    return build(name, arch, params, body, THREADS)
+
+
+def sharing(sms: int, rows: int, blocks: int) -> int:
+    """How many thread blocks share a row of so many blocks of x, of which a warp rounds one at a time."""
+    return max(min(-(-blocks // WARPS), sms * ROUNDING // rows), 1)
 
 
 class Words:
@@ -275,20 +286,21 @@ class Tiles:
         self.kinds, self.n, grain = epilogue.beside if epilogue else "", n, grain_of(f)
         self.partner = f"{f.activations} by {grain}"
         partner, padded = FORMATS[f.activations], -(-m // EIGHT) * EIGHT
-        self.rounding = device.prepare(fragments(device.arch, f.activations, grain), (padded, 1, 1), (m, k))
+        grid = padded, sharing(device.sms, padded, k // partner.elements), 1
+        self.rounding = device.prepare(fragments(device.arch, f.activations, grain, wide), grid, (m, k))
         self.strides = k * EIGHT, 4 * EIGHT * (k // partner.elements), 4 * EIGHT * (k // grain) if grain else 0
         sizes = [_aligned(padded // EIGHT * stride) for stride in self.strides]
         self.places = [0, sizes[0], sizes[0] + sizes[1]]
         self.nbytes = sum(sizes)
         access = access_of(f, 0, n * f.row_bytes(k)) if wide else 1
-        grid, spans = -(-n // ROWS), -(-k // SPAN)
-        turns = turns or next((c for c in (1, 2, 4) if grid * c >= device.sms * FILLING or 2 * c > spans), WARPS)
+        high, spans = -(-n // ROWS), -(-k // SPAN)
+        turns = turns or next((c for c in (1, 2, 4) if high * c >= device.sms * FILLING or 2 * c > spans), WARPS)
         self.launches = []
         for first in range(0, m, EIGHT * MOST_COLUMNS):
             count = min(m - first, EIGHT * MOST_COLUMNS)
             store = Store(guarded, epilogue)
             kernel = tiles(device.arch, f.name, access, -(-count // EIGHT), turns, store, resident, ahead)
-            launch = device.prepare(kernel, (-(-grid // (WARPS // turns)), 1, 1), (count, n, k // f.elements))
+            launch = device.prepare(kernel, (-(-high // (WARPS // turns)), 1, 1), (count, n, k // f.elements))
             self.launches.append((first, launch))
 
     def run(

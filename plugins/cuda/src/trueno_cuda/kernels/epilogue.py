@@ -15,6 +15,8 @@ from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
 
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat", "quant_matvec", "quant_matmul")
+SHARED = ("quant_matvec", "quant_matmul")
+"""Products of one operand that become one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def refusal(call: Call) -> str | None:
 def shared_refusal(call: Call) -> str | None:
     """Why no kernel runs several products of one operand; None if one does."""
     op: SharedOp = call.op
-    if op.table_op.name != "quant_matvec":
+    if op.table_op.name not in SHARED:
         return f"{op.table_op.name}: each of its products is a kernel of its own"
     for member in op.members:
         if isinstance(member.op, FusedOp):

@@ -1,4 +1,4 @@
-"""Products of 9 and more rows of x with 8-bit activations: int8 tensor cores read the blocks as they are.
+"""Products of 5 and more rows of x with 8-bit activations: int8 tensor cores read the blocks as they are.
 
     fragments   x once a call: codes in the order in which mma.sync wants them, scales, and sums for formats with mins
     tiles       a warp has 16 rows of w and up to 64 rows of x; 32 elements of k are one mma for each 8 rows of x

@@ -93,7 +93,7 @@ def test_other_activations(activations: str, m: int) -> None:
 def test_bits_are_those_of_single_products(m: int) -> None:
     """Partners and places in scratch are no part of a result."""
     rng = fresh()
-    x, some = numbers(rng, m, K), [matrix(rng, name, 19) for name in ("q4_k", "q6_k", "q4_k", "q5_1", "q2_k")]
+    x, some = numbers(rng, m, K), [matrix(rng, name, 19) for name in ("q4_k", "q6_k", "q5_k", "q5_1", "q8_0", "q4_0")]
     with trueno.Batch(BACKEND) as b:
         h = b.upload(x)
         results = [b.quant_matmul(h, b.upload(w)) for w in some]

@@ -12,7 +12,7 @@ from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels.quant import decoding
 from trueno_cuda.kernels.quant.many import Many
 from trueno_cuda.kernels.quant.parts import RIGHT
-from trueno_cuda.kernels.quant.tiles import Tiles
+from trueno_cuda.kernels.quant.tiles import Tiles, sharing
 from trueno_cuda.ptx import bf16, f32
 from unit.cuda.kernels.products import fresh
 
@@ -61,6 +61,16 @@ def test_tiles_of_more_rows_than_a_launch_takes(name, turns):
     m, n, k = 70, 19, 256
     x, w = operands(name, m, n, k)
     assert_near(made(DEVICE, Tiles(DEVICE, FORMATS[name], m, n, k, False, turns=turns), w, x, n), x, w, name, "q8")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("name, k", [("q4_k", 2560), ("q5_1", 608)])
+def test_blocks_share_the_rows_of_x(name, k, wide):
+    """The second has fewer groups of x than the first, and not all of its warps have one."""
+    m, n = 9, 5
+    x, w = operands(name, m, n, k)
+    assert sharing(DEVICE.sms, 16, k // FORMATS[FORMATS[name].activations].elements) == 2
+    assert_near(made(DEVICE, Tiles(DEVICE, FORMATS[name], m, n, k, wide), w, x, n), x, w, name, "q8")
 
 
 @pytest.mark.parametrize("name", ["q6_k", "q5_k", "q8_0"])

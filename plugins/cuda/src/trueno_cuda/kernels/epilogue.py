@@ -17,6 +17,8 @@ from trueno_cuda.rows.expressions import EXPRESSIONS, cast
 TOKENS = ("rope", "rope", "kv_cache_scatter", "kv_cache_scatter")
 """Members of a `SharedOp` that `caches.bring` runs: they bring new tokens into a cache."""
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat", "quant_matvec", "quant_matmul")
+SHARED = ("quant_matvec", "quant_matmul")
+"""Products of one operand that become one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def shared_refusal(call: Call) -> str | None:
     names = tuple(member.op.name for member in op.members)
     if names == TOKENS:
         return None
-    if op.table_op.name != "quant_matvec":
+    if op.table_op.name not in SHARED:
         return f"{op.table_op.name}: each of its products is a kernel of its own"
     for member in op.members:
         if isinstance(member.op, FusedOp):

@@ -195,7 +195,7 @@ CATALOGUE = [
          {"format": "q5_1", "activations": "f32", "guarded": True}),
     ),
     CatalogueEntry(
-        "quant_tiles", "blocks", "x wᵀ of 9 rows and more with 8-bit activations, by int8 tensor cores",
+        "quant_tiles", "blocks", "x wᵀ of 5 rows and more with 8-bit activations, by int8 tensor cores",
         _build_tiles, _sample_tiles,
         (FORMAT, Constant("turns", 1, "warps that share rows of w", (1, 2, 4, 8))), AMPERE,
         ({}, {"format": "q6_k", "turns": 2}, {"format": "q5_1", "turns": 2}, {"format": "iq4_xs"}, {"format": "q2_k"}),

@@ -144,15 +144,18 @@ class Together:
     ) -> None:  # fmt: skip
         self.device, self.members, self.x, self.operands = device, members, x, operands
         self.sizes, self.activations, self.guarded = (m, k), activations, guarded
-        self._planned: dict[bool, list[Many | Tiles]] = {}
+        self._planned: dict[bool, list[Many | Tiles | None]] = {}
         self.results = [4 * m * p.n if p.result < 0 else 0 for p in members]
 
-    def _plan(self, wide: bool) -> list[Many | Tiles]:
+    def _plan(self, wide: bool) -> list[Many | Tiles | None]:
         if wide not in self._planned:
             self._planned[wide] = [self._one(p, wide) for p in self.members]
         return self._planned[wide]
 
-    def _one(self, p: Task, wide: bool) -> Many | Tiles:
+    def _one(self, p: Task, wide: bool) -> Many | Tiles | None:
+        """One product; None where its matrix has no rows."""
+        if not p.n:
+            return None
         device, f, (m, k), guarded = self.device, FORMATS[p.format], self.sizes, self.guarded and p.result >= 0
         if self.activations == "q8" and m <= MOST_TILED:
             return Tiles(device, f, m, p.n, k, wide, epilogue=p.epilogue, guarded=guarded)
@@ -162,18 +165,20 @@ class Together:
         operands, results = pointers[: self.operands], pointers[self.operands :]
         status = results[-1:] if self.guarded else ()
         planned = self._plan(not any(p % 16 for p in (*operands, *results)))
-        need = max(each.nbytes for each in planned)
+        need = max(each.nbytes for each in planned if each)
         memory = self.device.scratch(need + sum(map(_aligned, self.results)))
         scratch = memory.data.ptr
         made: list[int] = []
-        at, partner = scratch + need, None
+        at, partner = scratch + need, None  # the rounding that scratch holds
         for p, each, nbytes in zip(self.members, planned, self.results, strict=True):
             out = at if p.result < 0 else results[p.result]
             at += _aligned(nbytes)
+            made.append(out)
+            if each is None:
+                continue
             beside = [made[i] if where == "result" else operands[i] for where, i in p.beside]
             each.run(
                 scratch, operands[p.matrix], operands[self.x], out, beside=beside, floats=floats[p.floats],
                 status=status if p.result >= 0 else (), rounded=each.partner == partner,
             )  # fmt: skip
-            made.append(out)
             partner = each.partner

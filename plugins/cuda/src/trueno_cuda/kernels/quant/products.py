@@ -122,9 +122,7 @@ def form_of(
     most = BUSY if max(map(_held, formats)) <= LARGE and step < 8 else CROWDED
     resident = tuning.resident or max(1, min(most // threads, 16))
     together = max(sum(_held(FORMATS[part.format]) for part in section) for section in sections)
-    elements = max(unit_shape(f.name).elements for f in formats)
-    seen = count * (elements if activations == "f32" else elements * 11 // 32)
-    free = min(REGISTERS // (resident * threads), 255) - OWN - seen
+    free = min(REGISTERS // (resident * threads), 255) - OWN - count * max(_seen(s, activations) for s in sections)
     ahead = tuning.ahead or max(min(free // (together + count), MOST_SUMS // count), 1)
     staged, stageable = max(tuning.staged, 0), chunks == 1 and _stageable(sections, k, threads)
     if not stageable:
@@ -148,6 +146,13 @@ def _held(f: Format) -> int:
     vector = 4 if f.nbytes % 8 == 0 else 8
     head = 4 if f.nbytes % 16 == 0 else 1 + unit_shape(f.name).ways * bool(f.scales)
     return sum(2 if p.run == 1 else vector for p in f.planes) + head
+
+
+def _seen(section: Sequence[Part], activations: str) -> int:
+    """About how many registers hold a lane's elements of a row of x: once for each order of them in a section."""
+    orders = {(unit_shape(part.format), FORMATS[part.format].activations) for part in section}
+    elements = sum(shape.elements for shape, _ in orders)
+    return elements if activations == "f32" else elements * 11 // 32
 
 
 def shares(blocks: int, sizes: Sequence[tuple[int, int]]) -> list[int]:

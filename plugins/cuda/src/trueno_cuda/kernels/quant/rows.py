@@ -43,8 +43,10 @@ from trueno_cuda.ptx.builder import ParamType
 
 BAND = 64
 """About how many rows of a matrix have partial sums in shared memory at once."""
+SHARED = 48 << 10
+"""Bytes of shared memory that the partial sums of all parts may take, unless one turn's take more."""
 FEW = 2
-"""Columns whose elements of x are on their way at once."""
+"""Columns whose elements of x are on their way at once, one order of them counted as one column."""
 MOST_SUMS = 32
 """Sums of a lane at once, over its rows and columns."""
 MOST_COLUMNS = {"q8": 8, "f32": 2}
@@ -100,7 +102,8 @@ class Form:
     @property
     def band(self) -> int:
         """Rows whose partial sums are in shared memory at once: some turns."""
-        return self.ahead * max(BAND // self.ahead, 1)
+        each = 4 * self.chunks * (self.threads // 32) * self.columns * len(self.parts)
+        return self.ahead * max(min(BAND, SHARED // each) // self.ahead, 1)
 
     @property
     def parts(self) -> list[Part]:
@@ -271,6 +274,7 @@ class _Lane:
     def fetch(self, x: Any) -> None:
         """Begin to read the lane's elements of x; once for parts that have them in the same order."""
         k, form, section = self.k, self.form, self.section
+        orders = {(w.shape, f.activations) for f, w in zip(section.formats, section.matrices, strict=True)}
         for f, w, start, live in zip(section.formats, section.matrices, self.starts, self.live, strict=True):
             key = w.shape, f.activations
             if key in self.fetched:
@@ -279,7 +283,7 @@ class _Lane:
             for c in range(form.columns):
                 line = x + k.multiple_of(section.p.depth * c, 32) if c else x
                 read = columns(k, line, start, w.shape.run, w.shape.ways, live, form.wide)
-                if form.columns > FEW:  # whose floats do not all fit into registers
+                if form.columns * len(orders) > FEW:  # whose floats do not all fit into registers
                     self.fetched[key].append(seen(k, read, FORMATS[f.activations], form.activations))
                 else:
                     self.fetched[key].append(read)

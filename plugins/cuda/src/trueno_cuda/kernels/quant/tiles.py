@@ -1,11 +1,12 @@
-"""Products of 9 and more rows of x with 8-bit activations: int8 tensor cores read the blocks as they are.
+"""Products of 5 and more rows of x with 8-bit activations: int8 tensor cores read the blocks as they are.
 
     fragments   x once a call: codes in the order in which mma.sync wants them, scales, and sums for formats with mins
     tiles       a warp has 16 rows of w and up to 64 rows of x; 32 elements of k are one mma for each 8 rows of x
 
-A lane reads the words of its two rows' codes alone, so nothing goes through shared memory.  Whole numbers are summed
-over a block of w: groups' scales and mins are whole numbers as well; a block becomes float32 once, by the scales of w
-and x.  Warps that share rows take turns along k, and meet in shared memory.
+A lane reads the words of its two rows' codes alone, 8 bytes at a time where the format allows (`in_order`), so nothing
+goes through shared memory.  Whole numbers are summed over a block of w: groups' scales and mins are whole numbers as
+well; a block becomes float32 once, by the scales of w and x.  Warps that share rows take turns along k, and meet in
+shared memory.
 
 Floor: the bytes of w, at 4.28 TB/s on an H200; int8 mma.sync is the limit from some 32 rows on.
 """
@@ -37,6 +38,8 @@ SPAN = 256
 """Elements of k that a warp takes at a time."""
 FILLING = 12
 """Warps that a multiprocessor is to have."""
+ROUNDING = 8
+"""Blocks that a multiprocessor is to have while x is rounded: all of its threads."""
 ALIGN = 256
 
 
@@ -45,35 +48,54 @@ def grain_of(f: Format) -> int:
     return 0 if not f.m else COLUMN if f.mins and f.group == COLUMN else SMALL
 
 
-@cache
-def fragments(arch: str, partner: str, grain: int) -> Kernel:
-    """x in codes of `partner`, as mma.sync reads them; zeros for rows behind the last.  Grid: rows, in whole eights.
+def in_order(f: Format) -> bool:
+    """Whether lane t has 8 neighbours of 32 elements, and not words t and t + 4 of them.
 
-    codes: for 8 rows and 32 elements 64 words, two for each lane: of row lane / 4, words lane % 4 and that + 4.
+    The order of k within an mma is free, if x has the same.  Where all 32 lie in one run of every plane, 8 neighbours
+    are one load of 8 bytes, if blocks begin at multiples of 8.  In a run of 16 the halves are the high and low bits of
+    the same bytes, so that one word has what a lane needs of both.  Groups of 16 are an mma each.
+    """
+    return f.group != COLUMN and all(p.run == 1 or p.run % SMALL == 0 for p in f.planes)
+
+
+@cache
+def fragments(arch: str, partner: str, grain: int, ordered: bool, wide: bool) -> Kernel:
+    """x in codes of `partner`, as mma.sync reads them; zeros for rows behind the last.
+
+    Grid: rows, in whole eights, and the blocks that share a row (`sharing`).  wide: x allows accesses of 16 bytes.
+
+    codes: for 8 rows and 32 elements 64 words, two for each lane, of row lane / 4: words t and t + 4, where t is
+    lane % 4; or 2 t and the next one, where `ordered` (`in_order`).
     scales: for 8 rows and a block 8 floats; sums: for 8 rows and `grain` elements 8 whole numbers.
     """
     f = FORMATS[partner]
     each = f.elements // 32
+    vec = 4 if wide and each > 1 else 1
 
     def body(k: Any, p: Any) -> None:
         lane, eight, g = k.lane, k.ctaid // EIGHT, k.ctaid % EIGHT
         there = k.ctaid < p.m
-        line = p.x + k.select(there, k.ctaid, 0).to(u64) * p.depth.to(u64)
+        line = p.x + k.multiple_of(k.mul_wide(k.select(there, k.ctaid, 0), p.depth), f.elements)
         groups, blocks = p.depth // SMALL, p.depth // f.elements
-        for block in k.range(k.warp, blocks, WARPS):
-            first = block * f.elements + lane * each
-            numbers = [line.load(first + i, where=there) for i in range(each)]
+        for block in k.range(k.ctaid_y * WARPS + k.warp, blocks, k.nctaid_y * WARPS):
+            own = line + (block * f.elements + lane * each)
+            numbers = [v for i in range(0, each, vec) for v in own.load(i, vec=vec, where=there)]
             codes, d = coded(k, f, numbers)
             whole = [c.to(s32, "rn") for c in codes]
             p.scales.store((eight * blocks + block) * EIGHT + g, d, where=lane == 0)
             if each == 1:
-                at = ((eight * groups + block) * 32 + g * 4 + lane % COLUMN // 4) * 8 + lane // COLUMN * 4 + lane % 4
+                place = lane if ordered else lane % COLUMN // 4 * 8 + lane // COLUMN * 4 + lane % 4
+                at = ((eight * groups + block) * 32 + g * 4) * 8 + place
                 p.codes.store(at, whole[0].bits(u32))
             else:
                 group = block * (f.elements // SMALL) + lane // 4
-                at = ((eight * groups + group) * 32 + g * 4 + lane % 2 * 2) * 8 + lane % 4 // 2 * 4
-                for i in range(each):
-                    p.codes.store(at + (i // 4 * 8 + i % 4), whole[i].bits(u32))
+                words = [k.pack(s8x4, *whole[i : i + 4]).bits(u32) for i in range(0, each, 4)]
+                first = (eight * groups + group) * 32 + g * 4  # of the row's four lanes
+                if ordered:
+                    p.codes.cast(u32).store((first + lane % 4) * 2, words)
+                else:
+                    for i, word in enumerate(words):
+                        p.codes.cast(u32).store((first + lane % 2 * 2 + i) * 2 + lane % 4 // 2, word)
             if grain:
                 total = whole[0]
                 for number in whole[1:]:
@@ -87,50 +109,68 @@ def fragments(arch: str, partner: str, grain: int) -> Kernel:
     params: dict[str, ParamType] = {
         "x": ptr(f32), "codes": ptr(u8), "scales": ptr(f32), "sums": ptr(s32), "m": u32, "depth": u32,
     }  # fmt: skip
-    return build(f"quant_fragments_{partner}_{grain}", arch, params, body, THREADS)
+    name = f"quant_fragments_{partner}_{grain}{'_ordered' * ordered}{'_unaligned' * (not wide)}"
+    return build(name, arch, params, body, THREADS)
+
+
+def sharing(sms: int, rows: int, blocks: int) -> int:
+    """How many thread blocks share a row of so many blocks of x, of which a warp rounds one at a time."""
+    return max(min(-(-blocks // WARPS), sms * ROUNDING // rows), 1)
 
 
 class Words:
-    """What one lane reads of a block of a row: its head, and word `t` of each column of 16 elements.
+    """What one lane reads of a block of a row: its head, and of 32 elements two words of codes, of those in `in_order`.
 
+    Words of planes that several units share are read once.  t: the lane's number among four.
     read: what an earlier turn of a loop read, as `values` gave it.
     """
 
     def __init__(self, w: Blocks, block: Block, t: Value, read: Sequence[Value] = ()) -> None:
         self.w, self.t, f = w, t, w.f
-        s, units = w.shape, [w.first(unit) for unit in range(w.shape.units)]
+        self.ordered, s = in_order(f), w.shape
+        units = [w.first(unit) for unit in range(s.units)]
         assert all(isinstance(e, int) for e in units) and s.units * s.ways * COLUMN == f.elements
         own = iter(read)
+        self.planes: dict[tuple[int, int], list[Value]] = {}  # by plane, and by where in the block the words begin
+        for e in units:
+            for n, (at, count) in enumerate(w.planes(e)):
+                if (n, at) in self.planes or (self.ordered and count > 1 and e % SMALL):
+                    continue
+                several = 2 if self.ordered and count > 1 else 1
+                if read:
+                    self.planes[n, at] = [next(own) for _ in range(several)]
+                else:
+                    place = at + t * (4 * several) if count > 1 else at
+                    self.planes[n, at] = w.words(block, place, several)
         if read:
-            self.columns = {e: [next(own) for _ in f.planes] for e in units}
             words = {n: next(own) for start, count in w.spans() for n in range(start, start + count)}
             fields = [None if not n else words[f.fields[n].offset // 4] if w.paired(n) else next(own)
                       for n in (f.d, f.m)]  # fmt: skip
             self.head = Head(block, words, *fields)
         else:
-            self.columns = {
-                e: [w.words(block, at + t * 4 if count > 1 else at, 1)[0] for at, count in w.planes(e)] for e in units
-            }
             self.head = w.head(block)
 
     def values(self) -> list[Value]:
         """All that was read."""
         w, head = self.w, self.head
         alone = [v for n, v in ((w.f.d, head.d), (w.f.m, head.m)) if n and not w.paired(n)]
-        return [*(v for some in self.columns.values() for v in some), *head.words.values(), *alone]
+        return [*(v for some in self.planes.values() for v in some), *head.words.values(), *alone]
 
-    def codes(self, element: int) -> Value:
-        """Four codes of the column that begins at this element of the block."""
-        w, s = self.w, self.w.shape
+    def codes(self, i: int, half: int) -> Value:
+        """Four codes of the 32 elements number i of the block: the lane's first or second word of them."""
+        w, s, ordered = self.w, self.w.shape, self.ordered
+        element = SMALL * i + (0 if ordered else half * COLUMN)
         period = s.run * s.ways
         way, e = element % period // s.run, element // period * period + element % s.run
         code = None
-        for n, (plane, word) in enumerate(zip(w.f.planes, self.columns[e], strict=True)):
+        for n, (plane, (at, _)) in enumerate(zip(w.f.planes, w.planes(e), strict=True)):
+            words = self.planes[n, at]
             if plane.run == 1:
-                bits = word >> (self.t * 4 + (e % 32 + way * s.run)) & 15
-                part = (bits * 0x00204081 & 0x01010101) << plane.to
+                start = self.t * 8 + half * 4 if ordered else self.t * 4 + (e % 32 + way * s.run)
+                part = (words[0] >> start & 15) * 0x00204081 & 0x01010101
+                part = part << plane.to
             else:
-                (part,) = w._part(plane, [word], e, way, not n)
+                (part,) = w._part(plane, [words[half if ordered else 0]], e, way, not n)
             code = part if code is None else code | part
         assert code is not None
         return code
@@ -176,7 +216,7 @@ def tiles(
             whole = [k.vars(s32, 4, 0) for _ in range(columns)]
             least = [k.vars(s32, 4, 0) for _ in range(columns)] if grain else []
             for i in range(f.elements // SMALL):
-                codes = [own.codes(SMALL * i + half * COLUMN) for half in range(2) for own in words]
+                codes = [own.codes(i, half) for half in range(2) for own in words]
                 a = w.values(codes)
                 group = number * (f.elements // SMALL) + i
                 scales = [[w.scale(head, (SMALL * i + h * COLUMN) // f.group) for head in heads]
@@ -273,22 +313,24 @@ class Tiles:
         guarded: bool = False, turns: int = 0, resident: int = 0, ahead: bool = False,
     ) -> None:  # fmt: skip
         self.kinds, self.n, grain = epilogue.beside if epilogue else "", n, grain_of(f)
-        self.partner = f"{f.activations} by {grain}"
+        self.partner = f"{f.activations} by {grain}{' in order' * in_order(f)}"
         partner, padded = FORMATS[f.activations], -(-m // EIGHT) * EIGHT
-        self.rounding = device.prepare(fragments(device.arch, f.activations, grain), (padded, 1, 1), (m, k))
+        grid = padded, sharing(device.sms, padded, k // partner.elements), 1
+        kernel = fragments(device.arch, f.activations, grain, in_order(f), wide)
+        self.rounding = device.prepare(kernel, grid, (m, k))
         self.strides = k * EIGHT, 4 * EIGHT * (k // partner.elements), 4 * EIGHT * (k // grain) if grain else 0
         sizes = [_aligned(padded // EIGHT * stride) for stride in self.strides]
         self.places = [0, sizes[0], sizes[0] + sizes[1]]
         self.nbytes = sum(sizes)
         access = access_of(f, 0, n * f.row_bytes(k)) if wide else 1
-        grid, spans = -(-n // ROWS), -(-k // SPAN)
-        turns = turns or next((c for c in (1, 2, 4) if grid * c >= device.sms * FILLING or 2 * c > spans), WARPS)
+        high, spans = -(-n // ROWS), -(-k // SPAN)
+        turns = turns or next((c for c in (1, 2, 4) if high * c >= device.sms * FILLING or 2 * c > spans), WARPS)
         self.launches = []
         for first in range(0, m, EIGHT * MOST_COLUMNS):
             count = min(m - first, EIGHT * MOST_COLUMNS)
             store = Store(guarded, epilogue)
             kernel = tiles(device.arch, f.name, access, -(-count // EIGHT), turns, store, resident, ahead)
-            launch = device.prepare(kernel, (-(-grid // (WARPS // turns)), 1, 1), (count, n, k // f.elements))
+            launch = device.prepare(kernel, (-(-high // (WARPS // turns)), 1, 1), (count, n, k // f.elements))
             self.launches.append((first, launch))
 
     def run(

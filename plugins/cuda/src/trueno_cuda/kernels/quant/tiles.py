@@ -37,7 +37,11 @@ THREADS = 32 * WARPS
 SPAN = 256
 """Elements of k that a warp takes at a time."""
 FILLING = 12
-"""Warps that a multiprocessor is to have."""
+"""Warps that a multiprocessor is to have, where more is not known."""
+MEASURED = 4
+"""Times EIGHT rows of x up to which `choose` knows more."""
+MANY = 8
+"""Tiles of w for each multiprocessor from which on they fill it without many turns."""
 ROUNDING = 8
 """Blocks that a multiprocessor is to have while x is rounded: all of its threads."""
 ALIGN = 256
@@ -301,6 +305,22 @@ def tiles(
     return build(words, arch, params, body, THREADS, resident or None)
 
 
+def choose(f: Format, columns: int, high: int, spans: int, sms: int) -> tuple[int, int, bool]:
+    """Warps that share a tile, blocks of a multiprocessor (0: open), and whether a span is read ahead.
+
+    high: tiles of w; spans: of a row.  Measured on an H200 with cold weights in q4_k: 18944 x 3584 for 8, 16 and 32
+    rows of x 16.9, 24.0 and 39.7 us, where as many turns as fill it and open blocks take 21.4, 31.4 and 56.9;
+    3584 x 18944 16.9, 22.0 and 36.4, and 24.1, 37.4 and 52.4.
+    """
+    if columns > MEASURED:
+        return next((c for c in (1, 2, 4) if high * c >= sms * FILLING or 2 * c > spans), WARPS), 0, False
+    many, whole = high >= sms * MANY, f.group == COLUMN
+    turns = WARPS if not many or (columns == 1 and whole) else 4 if columns > 1 else 2
+    while turns > max(spans, 1):
+        turns //= 2
+    return turns, 3 if columns == 1 else 2, many and columns == 1 and not whole and f.elements == SPAN
+
+
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGN) * ALIGN
 
@@ -324,13 +344,14 @@ class Tiles:
         self.nbytes = sum(sizes)
         access = access_of(f, 0, n * f.row_bytes(k)) if wide else 1
         high, spans = -(-n // ROWS), -(-k // SPAN)
-        turns = turns or next((c for c in (1, 2, 4) if high * c >= device.sms * FILLING or 2 * c > spans), WARPS)
         self.launches = []
         for first in range(0, m, EIGHT * MOST_COLUMNS):
             count = min(m - first, EIGHT * MOST_COLUMNS)
-            store = Store(guarded, epilogue)
-            kernel = tiles(device.arch, f.name, access, -(-count // EIGHT), turns, store, resident, ahead)
-            launch = device.prepare(kernel, (-(-high // (WARPS // turns)), 1, 1), (count, n, k // f.elements))
+            store, columns = Store(guarded, epilogue), -(-count // EIGHT)
+            usual = choose(f, columns, high, spans, device.sms)
+            each = turns or usual[0]
+            kernel = tiles(device.arch, f.name, access, columns, each, store, resident or usual[1], ahead or usual[2])
+            launch = device.prepare(kernel, (-(-high // (WARPS // each)), 1, 1), (count, n, k // f.elements))
             self.launches.append((first, launch))
 
     def run(

@@ -109,3 +109,17 @@ def test_labels_that_nothing_names_are_not_each_followed_to_the_end(monkeypatch)
     count = 500
     lines("\n".join(f"LOOP{k}: @%p1 bra LOOP0; setp.eq.u32 %p1, %r1, {k};" for k in range(count)), "loop-branch-to-end")
     assert last.count < 50 * count
+
+
+@pytest.mark.parametrize("size", [0, -4, 3, 1 << 40])
+def test_a_copy_of_no_possible_size_is_no_access(size):
+    body = f"cp.async.ca.shared.global [%r4], [%rd1], {size};\nld.shared.u32 %r6, [%r4];\nst.shared.u32 [%r4], %r6;"
+    assert not lines(body, "cp-async-no-wait")
+
+
+@pytest.mark.parametrize("size", [(1 << 31) - 1, 1 << 40])
+def test_a_variable_larger_than_any_shared_memory_is_not_walked(size):
+    """Following its words took gigabytes, or a MemoryError."""
+    text = f"{HEAD}{pairs(1, 0)}\nret;\n}}".replace("65536", str(size))
+    (entry,) = report("x", text, Launch(None), RULES, "sm_80", real=False)["entries"]
+    assert "missing-barrier" in {f["rule"] for f in entry["findings"]}

@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import trueno
+import trueno_dask
 from trueno.errors import DtypeError, GuardError, OutError, ParameterError, ShapeError, TruenoError
 
 F4 = np.float32
@@ -90,6 +91,52 @@ def test_unknown_sizes_that_must_be_compared():
         trueno.layer_norm(kept, np.ones(3, F4), np.ones(3, F4), axis=0)
     with pytest.raises(ParameterError, match=r"convolve2d: .*compute_chunk_sizes"):
         trueno.convolve2d(kept, np.ones((2, 2), F4))
+
+
+def kept(x, *counts):
+    """The first elements of each chunk, as many as `counts` says, along the last axis: Dask does not know how many."""
+    chunks = x.chunks[-1]
+    mask = np.concatenate([np.arange(n) < count for n, count in zip(chunks, counts, strict=True)])
+    return x[..., da.from_array(mask, chunks=chunks)]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: trueno.add(kept(x, 4, 3), kept(x, 4, 1)),
+         r"add: y has 1 along axis -1, but x has 3 \(chunks of shapes \(2, 1\) and \(2, 3\).*give x and y"),
+        (lambda x: trueno.add(kept(x, 1, 4), kept(x, 4, 4)), "add: y has 4 along axis -1, but x has 1"),
+        (lambda x: trueno.mul(kept(x, 4, 0), kept(x[0], 4, 1)), "mul: y has 1 along axis -1, but x has 0"),
+        (lambda x: trueno.fma(2.0, kept(x, 4, 4), kept(x, 4, 1)), "fma: z has 1 along axis -1, but y has 4"),
+        (lambda x: trueno.sum(trueno.mul(kept(x, 2, 2), kept(x, 2, 1))), "mul: y has 1 along axis -1, but x has 2"),
+        (lambda x: trueno.correlation(kept(x, 2, 2), kept(x, 2, 1)), "correlation: y has 1 along axis -1, but x has 2"),
+        (lambda x: trueno.matmul(kept(x, 4, 4), kept(x, 4, 1).T), r"matmul: b has 1 along axis -2, but a has 4"),
+    ],
+)  # fmt: skip
+def test_chunks_of_unknown_sizes_are_not_broadcast(call, text):
+    """Dask's own `+` repeats a chunk of one element, whichever one the data left."""
+    x = da.from_array(np.arange(16, dtype=F4).reshape(2, 8), chunks=(1, 4)).rechunk((2, 4))
+    with pytest.raises(ShapeError, match=text):
+        call(x).compute()
+
+
+def test_a_chain_of_chunks_of_unknown_sizes_is_not_broadcast():
+    x = da.from_array(np.arange(8, dtype=F4), chunks=4)
+    with trueno_dask.fused():
+        y = trueno.relu(trueno.add(kept(x, 4, 3), kept(x, 4, 1)))
+    with pytest.raises(ShapeError, match=r"add, relu: y has 1 along axis -1, but x has 3 .*in chunk \(1,\)"):
+        y.compute()
+
+
+def test_what_is_known_to_have_one_element_is_broadcast_to_unknown_sizes():
+    x = da.from_array(np.arange(8, dtype=F4), chunks=4)
+    for y in (da.ones(1, dtype=F4), np.ones(1, F4), 1.0):
+        assert trueno.add(kept(x, 3, 1), y).compute().tolist() == [1, 2, 3, 5]
+    assert trueno.add(kept(x, 3, 1), kept(x, 3, 1)).compute().tolist() == [0, 2, 4, 8]
+    columns = da.from_array(np.arange(8, dtype=F4)[:, None], chunks=(4, 1))
+    assert trueno.add(columns, kept(x, 3, 1)).compute().shape == (8, 4)
+    with trueno_dask.fused():
+        assert trueno.relu(trueno.add(kept(x, 3, 1), np.ones(1, F4))).compute().tolist() == [1, 2, 3, 5]
 
 
 def test_rows_of_unknown_size_that_turn_out_empty():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trueno.errors import DtypeError, FileError, LZ4Error, MissingFile, ParameterError
-from trueno.lz4.header import Frame, frames
+from trueno.lz4.header import Array, Frame, frames
 from trueno.lz4.incoming import whole
 from trueno.lz4.reading import PAGE, block, pages
 
@@ -35,7 +35,10 @@ def open(path: Path, *, backend: str | None = None) -> "File":  # noqa: A001 - a
 
 
 class File:
-    """An open file of LZ4 frames: `file.read(page)`, `file[start:stop]`, `file.pages`; close it, or use `with`."""
+    """An open file of LZ4 frames: `file.read(page)`, `file[start:stop]`, `file.pages`; close it, or use `with`.
+
+    Threads may share it: a call that has begun when another thread closes the file returns its bytes.
+    """
 
     def __init__(self, path: Path, backend: str | None = None) -> None:
         if not isinstance(path, (str, os.PathLike)):
@@ -84,19 +87,21 @@ class File:
 
     def read(self, page: int) -> bytes:
         """The bytes of one page; negative numbers count from the end.  ParameterError for a page that is not there."""
-        self._open()
+        data = self._open()
         number = whole("lz4.File.read", "page", page, -self.pages)
         if number >= self.pages:
             raise ParameterError(f"lz4.File.read: page is {number}, and {self.path} has {self.pages}")
-        return b"".join(self._read(number % self.pages, 1))
+        return b"".join(self._read(data, number % self.pages, 1))
 
     def __len__(self) -> int:
         """Bytes of the content of all frames; without decompressing where their headers say it."""
-        self._open()
+        return self._length(self._open())
+
+    def _length(self, data: Array) -> int:
         said = [frame.content for frame in self.frames]
         if None not in said:
             return sum(n for n in said if n is not None)
-        while self._measure():
+        while self._measure(data):
             pass
         return self._starts[-1]
 
@@ -106,45 +111,51 @@ class File:
         Frames do not say how long their pages are, so the first range that ends farther than all before decompresses
         the pages up to there once; from then on only those that a range needs.  `read` decompresses one page alone.
         """
-        self._open()
+        data = self._open()
+        length = self._length(data)
         if not isinstance(which, slice):
-            places = range(len(self))
             try:
-                return self[places[which] : places[which] + 1][0]
+                place = range(length)[which]
             except (IndexError, TypeError):
-                raise ParameterError(f"lz4.File: byte {which!r} is not one of {len(self)}") from None
-        start, stop, step = which.indices(len(self))
+                raise ParameterError(f"lz4.File: byte {which!r} is not one of {length}") from None
+            return self._range(data, place, place + 1)[0]
+        start, stop, step = which.indices(length)
         if step != 1:
             raise ParameterError(f"lz4.File: the step is {step}; a range of bytes has step 1: file[a:b][::{step}]")
-        if stop <= start:
-            return b""
-        while self._starts[-1] < stop and self._measure():
+        return self._range(data, start, stop) if start < stop else b""
+
+    def _range(self, data: Array, start: int, stop: int) -> bytes:
+        """The bytes from `start` to `stop` of the content, which has them."""
+        while self._starts[-1] < stop and self._measure(data):
             pass
         first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, stop) - 1
-        content = b"".join(self._read(first, last - first + 1))
+        content = b"".join(self._read(data, first, last - first + 1))
         return content[start - self._starts[first] : stop - self._starts[first]]
 
-    def _open(self) -> None:
+    def _open(self) -> Array:
+        """The bytes of the file, which a call keeps to its end; FileError if it is closed."""
+        data = self._data  # before the question: what is read behind it may be what `close` leaves
         if self._closed:
             raise FileError(f"lz4.File: {self.path} is closed")
+        return data
 
-    def _read(self, first: int, count: int) -> Iterator[bytes]:
+    def _read(self, data: Array, first: int, count: int) -> Iterator[bytes]:
         """The bytes of some pages that follow each other."""
         while count:
             k = bisect_right(self._first, first) - 1
             frame, at = self.frames[k], first - self._first[k]
             some = min(count, self._first[k + 1] - first, AT_ONCE if self._longest else 1)
             if frame.most > PAGE:
-                yield from (block(frame, at + i, self._data) for i in range(some))
+                yield from (block(frame, at + i, data) for i in range(some))
             else:
                 which = np.arange(at, at + some)
                 room = int(frame.holds(which).max())
-                found = pages(frame, which, min(room, self._longest or room), self._data, self._backend)
+                found = pages(frame, which, min(room, self._longest or room), data, self._backend)
                 self._longest = max(self._longest, *map(len, found))
                 yield from map(bytes, found)
             first, count = first + some, count - some
 
-    def _measure(self) -> bool:
+    def _measure(self, data: Array) -> bool:
         """Find out where some more pages begin; False if all are known.  LZ4Error if a header says something else."""
         with self._measuring:
             starts = self._starts
@@ -155,11 +166,11 @@ class File:
             frame, end = self.frames[k], self._first[k + 1]
             some = min(end - known, max(AT_ONCE * PAGE // frame.most, 1))
             try:
-                lengths = [len(page) for page in self._read(known, some)]
+                lengths = [len(page) for page in self._read(data, known, some)]
             except LZ4Error:
                 if some == 1:
                     raise
-                lengths = [len(page) for page in self._read(known, 1)]  # a damaged page may not be needed
+                lengths = [len(page) for page in self._read(data, known, 1)]  # a damaged page may not be needed
             more = list(accumulate(lengths, initial=starts[-1]))[1:]
             if known + len(more) == end:
                 content = more[-1] - starts[self._first[k]]
@@ -170,11 +181,12 @@ class File:
 
     def close(self) -> None:
         """Close the file; pages cannot be read any more.  Closing again has no effect."""
-        self._closed, self._data = True, np.empty(0, np.uint8)
-        if self._map is not None:
-            with suppress(BufferError):  # of an error's traceback, which still refers to it
-                self._map.close()
-            self._map = None
+        self._closed = True  # first: `_open` relies on it
+        self._data = np.empty(0, np.uint8)
+        held, self._map = self._map, None
+        if held is not None:
+            with suppress(BufferError):  # of an error's traceback or a call of another thread, which still refer to it
+                held.close()
 
     def __enter__(self) -> "File":
         return self

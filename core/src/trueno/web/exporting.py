@@ -1,5 +1,6 @@
 """The folder of a batch, for web pages."""
 
+import os
 import re
 import shutil
 import tempfile
@@ -28,10 +29,10 @@ def export(batch: Batch, folder: str | Path, *, inputs: Mapping[str, Handle], ou
     batch: recorded on "wgpu".  inputs: uploads that the page sets, by the names that it uses; all other uploads keep
     what they hold now.  outputs: handles that the page reads.  wasm: also compile simd's kernels as WebAssembly, for
     browsers without WebGPU; this takes seconds.  force: replace a folder that an earlier export wrote.
-    The batch is executed once, and its uploads are as they were after that.  The result is the folder's path.
-    ParameterError, DeviceError for a batch on another backend, FileError for a folder that is not empty, KernelError
-    for an op that the device cannot record, or that has no kernel of WebAssembly.  Nothing is left in the folder if an
-    error is raised.
+    The batch is executed once, and its uploads are as they were after that.  The result is the folder's path; of a link
+    to a folder, that folder's.  ParameterError, DeviceError for a batch on another backend, FileError for a folder that
+    is not empty or cannot be written, KernelError for an op that the device cannot record, or that has no kernel of
+    WebAssembly.  Nothing is left in the folder if an error is raised.
     """
     backend: Any = batch._uploads.backend() if isinstance(batch, Batch) else None
     if not isinstance(batch, Batch):
@@ -43,7 +44,7 @@ def export(batch: Batch, folder: str | Path, *, inputs: Mapping[str, Handle], ou
     for name, v in given.items():
         if batch._graph.values[v].maker >= 0:
             raise ParameterError(f"web.export: the input {name} is the result of an op; name an upload")
-    target = _target(Path(folder), force)
+    target = _target(folder, force)
     for name in taken:
         batch.keep(outputs[name])
     changed = _changed(batch)
@@ -58,16 +59,18 @@ def export(batch: Batch, folder: str | Path, *, inputs: Mapping[str, Handle], ou
         replay.repeat()
     beyond = module(batch, given, taken) if wasm else None
     arrays = [{name: replay.array(v) for name, v in values.items()} for values in (given, taken)]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    beside: Path | None = None
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=".web-", dir=target.parent))  # a longer name might be too long
         backend.write_page(script, beside, *arrays, list(batch._uploads.arrays.values()), beyond)
         beside.chmod(0o755)
         if target.exists():
             shutil.rmtree(target)
         beside.rename(target)
     except BaseException as error:
-        shutil.rmtree(beside, ignore_errors=True)
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
         if isinstance(error, OSError):
             raise FileError(f"web.export: {target} cannot be written ({error})") from error
         raise
@@ -96,18 +99,49 @@ def _changed(batch: Batch) -> list[int]:
     return sorted(set(batch._feeds) | updated)
 
 
-def _target(folder: Path, force: bool) -> Path:
-    """The folder to write; FileError if it holds something that is not ours to replace."""
-    folder = folder.absolute()
-    if folder.is_dir():
-        held = any(folder.iterdir())
-        if held and not (folder / PLAN).is_file():
-            raise FileError(f"web.export: {folder} is not empty, and no export wrote it; give another folder")
-        if held and not force:
-            raise FileError(f"web.export: {folder} has an export; pass force=True to replace it")
-    elif folder.exists():
-        raise FileError(f"web.export: {folder} is a file; give a folder")
-    return folder
+def _target(folder: Any, force: bool) -> Path:
+    """The folder to write, checked before the batch runs: ParameterError for what names no folder, FileError for one
+    that cannot be made, or that holds something that is not ours to replace."""
+    text = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
+    if not isinstance(text, str):
+        raise ParameterError(f"web.export: folder is {folder!r}; give a str or a pathlib.Path")
+    if "\0" in text:
+        raise ParameterError(f"web.export: folder is {text!r}, and no file's name has a NUL; give another name")
+    try:
+        target = Path(text).absolute()
+        if target.is_symlink():
+            target = target.resolve()  # what it leads to is replaced, and the link stays
+        if target == _nearest(target):
+            held = any(target.iterdir())
+            if held and not (target / PLAN).is_file():
+                raise FileError(f"web.export: {target} is not empty, and no export wrote it; give another folder")
+            if held and not force:
+                raise FileError(f"web.export: {target} has an export; pass force=True to replace it")
+    except (OSError, RuntimeError, UnicodeError) as error:  # RuntimeError: links that lead to each other
+        problem = getattr(error, "strerror", None) or error
+        raise FileError(f"web.export: {text!r} cannot be written ({problem}); give another folder") from error
+    return target
+
+
+def _nearest(target: Path) -> Path:
+    """The folder, or the nearest one above it that exists; FileError for one in which the others cannot be made."""
+    missing: list[str] = []
+    for place in (target, *target.parents):
+        try:
+            place.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            missing.append(place.name)
+            continue
+        if not place.is_dir():
+            where = "a file" if place == target else f"in {place}, which is a file"
+            raise FileError(f"web.export: {target} is {where}; give a folder")
+        for name in missing:  # an OSError for a name that is too long
+            (place / name).exists()
+        parent = place if missing else place.parent  # a new folder takes the place of the old one
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise FileError(f"web.export: {parent} does not let you write {target}; give another folder")
+        return place
+    return target
 
 
 __all__ = ["export"]

@@ -127,6 +127,11 @@ class Batched(Task):
         super().__init__(chain.steps[-1].op, chain.scopes)
         self.steps = chain.steps
 
+    @property
+    def called(self) -> str:
+        """The ops of the chain, of which any may have taken operands that do not fit."""
+        return ", ".join(step.op for step in self.steps)
+
     def compute(self, blocks: list[Any], place: Any) -> Any:
         """The last step's result."""
         plain = all(type(x) is np.ndarray and x.size and x.dtype.type in (np.float32, np.float64) for x in blocks)

@@ -6,6 +6,7 @@ that Dask fuses chains of them, and no layer holds data.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from math import isnan
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -15,7 +16,7 @@ from dask.array.core import unify_chunks
 from dask.highlevelgraph import HighLevelGraph
 from trueno.errors import ShapeError
 
-from trueno_dask.task import Item, Place
+from trueno_dask.task import Item, Place, Task
 
 Label = Any
 Labels = tuple[Label, ...]
@@ -24,10 +25,11 @@ OBJECT = np.dtype(object)
 
 
 class Labelled(NamedTuple):
-    """An array and a label for each of its axes."""
+    """An array and a label for each of its axes.  name: what an error calls it."""
 
     array: da.Array
     labels: Labels
+    name: str = "an operand"
 
 
 def aligned(op: str, operands: Sequence[Labelled]) -> tuple[list[Labelled], dict[Label, Chunks]]:
@@ -38,7 +40,7 @@ def aligned(op: str, operands: Sequence[Labelled]) -> tuple[list[Labelled], dict
     except ValueError as error:
         remedy = "call compute_chunk_sizes() of the operands, or rechunk them alike"
         raise ShapeError(f"{op}: chunks of the operands do not agree ({error}); {remedy}") from None
-    return [Labelled(a, x.labels) for a, x in zip(arrays, operands, strict=True)], dict(chunks)
+    return [x._replace(array=a) for a, x in zip(arrays, operands, strict=True)], dict(chunks)
 
 
 def blocks(
@@ -52,12 +54,29 @@ def blocks(
     sizes = sizes or {}
     place = Place(tuple(chunks[label] if label in chunks else sizes[label] for label in labels))
     pairs = [part for x in operands for part in (x.array, x.labels)]
+    if isinstance(task, Task):
+        task.alike = _alike(operands)
     new = {label: sizes[label] for label in labels if label not in chunks}
     adjusted = {label: n for label, n in sizes.items() if label in chunks}
     return da.blockwise(
         task, labels, *pairs, place, labels, name=name, meta=meta, dtype=meta.dtype, align_arrays=False,
         new_axes=new, adjust_chunks=adjusted or None, concatenate=None,
     )  # fmt: skip
+
+
+def _alike(operands: Sequence[Labelled]) -> tuple[tuple[tuple[int, int, str], ...], ...]:
+    """Of each label along which some size is unknown, the axes that must have one size: `Task.alike`.
+
+    An axis of one element is broadcast if that is known, and only then: sizes that data decide are no reason to.
+    """
+    groups: dict[Label, list[tuple[int, int, str]]] = {}
+    unknown: set[Label] = set()
+    for i, x in enumerate(operands):
+        for axis, (label, sizes) in enumerate(zip(x.labels, x.array.chunks, strict=True)):
+            if x.array.dtype != OBJECT and sizes != (1,):
+                groups.setdefault(label, []).append((i, axis, x.name))
+                unknown |= {label} if any(map(isnan, sizes)) else set()
+    return tuple(tuple(group) for label, group in groups.items() if label in unknown and len(group) > 1)
 
 
 def objects(ndim: int) -> Any:
@@ -84,7 +103,7 @@ def tree(
     merge: of a list of chunks.  root: of the last list and of the chunk of `beside`, which has the result's labels.
     chunks, meta: of the result.  keepdims: whether it has the labels `over` as well, with one chunk.
     """
-    array, labels = parts
+    array, labels = parts.array, parts.labels
     kept = [i for i, label in enumerate(labels) if label not in over]
     gone = [i for i, label in enumerate(labels) if label in over]
     few = max(2, int(config.get("split_every", 8)))

@@ -29,7 +29,7 @@ def labelled(request: Request) -> list[Labelled]:
             labels: Labels = tuple(range(-x.ndim, 0))
         else:
             labels = axes  # one row that all share
-        operands.append(Labelled(x, labels))
+        operands.append(Labelled(x, labels, op.operands[i]))
     return operands
 
 

@@ -93,7 +93,8 @@ def labelled(request: Request) -> list[Labelled]:
     for i, x in sorted(request.arrays.items()):
         spec = request.op.signature.inputs[i]
         cut = x.ndim - len(spec.dims)
-        operands.append(Labelled(x, (*(f"... {cut - j}" for j in range(cut)), *symbolic(spec))))
+        labels = (*(f"... {cut - j}" for j in range(cut)), *symbolic(spec))
+        operands.append(Labelled(x, labels, request.op.operands[i]))
     return operands
 
 

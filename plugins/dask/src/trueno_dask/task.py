@@ -15,7 +15,7 @@ from dask.layers import ArrayBlockwiseDep
 from dask.utils import cached_cumsum
 from trueno.deferred import Scopes, inside
 from trueno.dispatch.function import function
-from trueno.errors import TruenoError
+from trueno.errors import ShapeError, TruenoError
 from trueno.settings import settings
 from trueno.version import __version__
 
@@ -38,13 +38,16 @@ class Place(ArrayBlockwiseDep):
 class Task:
     """A part of a call; subclasses say what it computes.
 
-    op: its name in the table.  scopes: those of the caller.  version: of the Trueno that made the task.
+    op: its name in the table.  scopes: those of the caller.  version: of the Trueno that made the task.  alike: groups
+    of axes that must have one size, which was not known at the call; of each axis the operand's place, the axis and the
+    operand's name.
     """
 
-    __slots__ = ("op", "scopes", "version")
+    __slots__ = ("alike", "op", "scopes", "version")
 
     def __init__(self, op: str, scopes: Scopes) -> None:
         self.op, self.scopes, self.version = op, scopes, __version__
+        self.alike: tuple[tuple[tuple[int, int, str], ...], ...] = ()
 
     def compute(self, blocks: list[Any], place: Any) -> Any:
         """The result for chunks of the operands."""
@@ -58,13 +61,32 @@ class Task:
             problem = f"made by trueno {self.version}, but this process has {__version__}"
             raise TruenoError(f"{self.op}: the task was {problem}; {remedy}")
         prepare()
+        chunks = [one(x) for x in chunks]
         try:
+            self.compare(chunks)
             if self.scopes == NONE and not around:
-                return self.compute([one(x) for x in chunks], place)
+                return self.compute(chunks, place)
             with around[0](self.op) if around else nullcontext(), inside(self.scopes):
-                return self.compute([one(x) for x in chunks], place)
+                return self.compute(chunks, place)
         except TruenoError as error:
             raise located(error, self.where(place)) from error.__cause__
+
+    def compare(self, chunks: list[Any]) -> None:
+        """Raise ShapeError for chunks that must be alike and are not: a chunk of 1 would be broadcast to the other."""
+        for (i, axis, name), *others in self.alike:
+            x = chunks[i]
+            for k, along, other in others:
+                y = chunks[k]
+                if x.shape[axis] != y.shape[along]:
+                    sizes = f"{other} has {y.shape[along]} along axis {along - y.ndim}, but {name} has {x.shape[axis]}"
+                    problem = f"chunks of shapes {y.shape} and {x.shape}, whose sizes were not known at the call"
+                    remedy = f"give {name} and {other} of one size; compute_chunk_sizes() makes the sizes known"
+                    raise ShapeError(f"{self.called}: {sizes} ({problem}); {remedy}")
+
+    @property
+    def called(self) -> str:
+        """What an error names."""
+        return self.op
 
     def where(self, place: Any) -> Any:
         """The place that an error names, in the result that the caller sees."""

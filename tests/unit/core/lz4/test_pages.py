@@ -2,11 +2,13 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import lz4.frame
 import numpy as np
 import pytest
 import trueno
+import trueno.lz4.file as lz4_file
 from trueno.errors import DtypeError, FileError, LZ4Error, ParameterError, ShapeError
 from trueno.formats.lz4_samples import page, pages
 
@@ -182,6 +184,51 @@ def test_threads_share_a_file(stream, rng):
     with trueno.lz4.open(path) as file, ThreadPoolExecutor(8) as pool:
         for found, (start, stop) in zip(pool.map(lambda p: file[p[0] : p[1]], places), places, strict=True):
             assert found == data[start:stop]
+
+
+@pytest.mark.parametrize(
+    ("behind", "call"),
+    [
+        ("whole", lambda file: file.read(3)),
+        ("pages", lambda file: file[100:20_000]),
+        ("pages", lambda file: file[:]),
+        ("pages", lambda file: bytes([file[-1]])),
+        ("pages", lambda file: bytes(len(file))),
+        ("block", lambda file: file[-200_000:]),
+    ],
+)
+def test_a_call_that_has_begun_reads_a_file_that_another_thread_closes(stream, monkeypatch, behind, call):
+    path, _ = stream
+    with trueno.lz4.open(path) as file:
+        expected = call(file)
+    file = trueno.lz4.open(path)
+    step = getattr(lz4_file, behind)
+
+    def closing(*args):
+        file.close()
+        return step(*args)
+
+    monkeypatch.setattr(lz4_file, behind, closing)
+    assert call(file) == expected
+    with pytest.raises(FileError, match="is closed"):
+        call(file)
+
+
+def test_threads_read_while_one_closes(stream):
+    path, data = stream
+
+    def reads():
+        with suppress(FileError):  # of the reads behind it
+            while True:
+                assert file[5:9000] == data[5:9000] and file.read(0) == data[:512]
+
+    for _ in range(20):
+        file = trueno.lz4.open(path)
+        with ThreadPoolExecutor(4) as pool:
+            readers = [pool.submit(reads) for _ in range(3)]
+            pool.submit(file.close).result()
+            for reader in readers:
+                reader.result()
 
 
 def test_what_is_not_such_a_file_is_named(tmp_path, rng):

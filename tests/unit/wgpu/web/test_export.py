@@ -1,6 +1,7 @@
 """The files that `trueno.web.export` writes, and what it refuses; `test_page` runs them."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -142,3 +143,61 @@ def test_folders(recorded, tmp_path, monkeypatch):
     with pytest.raises(FileError, match="cannot be written"):
         trueno.web.export(batch, folder, **ports, force=True)
     assert before == (sorted(p.name for p in tmp_path.iterdir()), (folder / "plan.json").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "problem"),
+    [
+        ("file/m", FileError, "is in .*file, which is a file; give a folder"),
+        ("file/deep/m", FileError, "is in .*file, which is a file; give a folder"),
+        ("n" * 300, FileError, "too long.*; give another folder"),
+        (f"new/{'n' * 300}/m", FileError, "too long.*; give another folder"),
+        ("circle", FileError, "cannot be written .*; give another folder"),
+        ("to-file", FileError, "file is a file; give a folder"),
+        ("\ud800", FileError, "cannot be written .*; give another folder"),
+        ("a\0b", ParameterError, "NUL; give another name"),
+        (3, ParameterError, "folder is 3; give a str or a pathlib.Path"),
+        (None, ParameterError, "folder is None; give a str"),
+        (b"m", ParameterError, "folder is b'm'; give a str"),
+    ],
+)
+def test_a_folder_that_cannot_be_is_refused_before_the_batch_runs(recorded, tmp_path, monkeypatch, name, kind, problem):
+    batch, x, _, y, _ = recorded
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "to-file").symlink_to("file")
+    monkeypatch.setattr(trueno.Batch, "execute", lambda self: pytest.fail("the batch ran"))
+    folder = f"{tmp_path}/{name}" if isinstance(name, str) else name
+    with pytest.raises(kind, match=f"web.export: .*{problem}"):
+        trueno.web.export(batch, folder, inputs={"x": x}, outputs={"y": y})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["circle", "file", "to-file"]
+
+
+def test_a_folder_without_permission_is_refused_before_the_batch_runs(recorded, tmp_path, monkeypatch):
+    batch, x, _, y, _ = recorded
+    monkeypatch.setattr(trueno.Batch, "execute", lambda self: pytest.fail("the batch ran"))
+    monkeypatch.setattr(os, "access", lambda place, mode: Path(place) != tmp_path)  # root may write everywhere
+    with pytest.raises(FileError, match=r"does not let you write .*m; give another folder"):
+        trueno.web.export(batch, tmp_path / "m", inputs={"x": x}, outputs={"y": y})
+
+
+def test_links_to_folders(recorded, tmp_path):
+    """An export takes the place of what a link leads to, and the link stays."""
+    batch, x, _, y, _ = recorded
+    ports = {"inputs": {"x": x}, "outputs": {"y": y}}
+    (tmp_path / "there").mkdir()
+    for name, target in (("link", "there"), ("dangling", "new")):
+        link = tmp_path / name
+        link.symlink_to(target)
+        for force in (False, True):
+            assert trueno.web.export(batch, link, **ports, force=force) == (tmp_path / target).resolve()
+            assert link.is_symlink() and plan_of(link)["format"] == "trueno-web"
+        with pytest.raises(FileError, match="force=True"):
+            trueno.web.export(batch, link, **ports)
+
+
+def test_a_name_as_long_as_names_can_be(recorded, tmp_path):
+    batch, x, _, y, _ = recorded
+    name = "n" * 250
+    assert plan_of(trueno.web.export(batch, tmp_path / name, inputs={"x": x}, outputs={"y": y}))
+    assert [p.name for p in tmp_path.iterdir()] == [name]

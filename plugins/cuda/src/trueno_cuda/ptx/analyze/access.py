@@ -14,11 +14,11 @@ from trueno_cuda.ptx.syntax.types import Array
 SECTOR = 32
 """Bytes that global memory moves at least."""
 BANKS = 32
+SIZES = (4, 8, 16)
+"""Bytes of an asynchronous copy; with another number there is none."""
 ROW = 16
 """Bytes of a row of an 8 × 8 matrix, whose address one lane gives to ldmatrix."""
 KINDS = {"ld": "load", "ldu": "load", "st": "store", "atom": "atomic", "red": "atomic"}
-COPIED = (4, 8, 16)
-"""Bytes that cp.async can copy: PTX ISA 9.0, section 9.7.9.25."""
 ORDERED = {"volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}
 """Modifiers of accesses that other threads may watch."""
 
@@ -73,7 +73,7 @@ def accesses(graph: Graph, values: Values) -> list[Access]:
 def _copies(at: int, ins: Instruction, values: Values) -> list[Access]:
     places = [o for o in ins.operands if isinstance(o, Address)]
     sizes = [o.value for o in ins.operands if isinstance(o, Immediate)]
-    if len(places) != 2 or not sizes or sizes[0] not in COPIED:
+    if len(places) != 2 or not sizes or sizes[0] not in SIZES:
         return []
     size = int(sizes[0])
     to, source = places

@@ -10,7 +10,7 @@ from trueno_cuda.ptx.analyze.access import Access
 from trueno_cuda.ptx.analyze.effects import waits
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.graph import OUT
-from trueno_cuda.ptx.analyze.races import changed_by, meet
+from trueno_cuda.ptx.analyze.races import Effort, changed_by, meet
 from trueno_cuda.ptx.syntax.tree import Immediate
 
 MOST = 8
@@ -32,13 +32,21 @@ def in_flight(entry: Entry) -> Iterator[tuple[Access, Access, bool]]:
 def _in_flight(entry: Entry) -> Iterator[tuple[Access, Access, bool]]:
     copies = [a for a in entry.accesses if a.kind == "copy"]
     reads = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind == "load"}
+    effort = Effort()
     for copy in copies if reads else ():
+        searches: dict[tuple[frozenset[int], bool], dict[int, State]] = {}
         for read in reads.values():
-            own = meet(entry, copy, read, apart=0)
-            others = meet(entry, copy, read, apart=32) if entry.threads > 32 else None
+            effort.pairs -= 1
+            if effort.spent:
+                return
+            own = meet(entry, copy, read, apart=0, effort=effort)
+            others = meet(entry, copy, read, apart=32, effort=effort) if entry.threads > 32 else None
             if own is None and others is None and not _own(entry, copy, read):
                 continue
-            state = _state(entry, copy, read, barrier=others is not None)
+            way = frozenset(changed_by(entry, copy, read)), others is not None
+            if way not in searches:
+                searches[way] = _states(entry, copy, *way, effort)
+            state = searches[way].get(read.at)
             if state is not None:
                 yield copy, read, state[1]
 
@@ -68,35 +76,31 @@ def _conditions(entry: Entry, at: int) -> set[tuple[int, bool]]:
     return result
 
 
-def _state(entry: Entry, copy: Access, read: Access, barrier: bool) -> State | None:
-    """A state in which some way leads from the copy to the read, where the read is wrong."""
+def _states(entry: Entry, copy: Access, kept: frozenset[int], barrier: bool, effort: Effort) -> dict[int, State]:
+    """A state for each instruction that some way leads to from the copy, where a read of what it copied is wrong.
+
+    kept: registers that the way must not change.  barrier: whether other threads copied what is read.
+    """
     graph, flow = entry.graph, entry.flow
-    kept = changed_by(entry, copy, read)
+    result: dict[int, State] = {}
     todo: list[tuple[int, int, State]] = [(graph.block_of[copy.at], copy.at + 1, (0, False, False))]
     reached: set[tuple[int, State]] = set()
-    while todo and len(reached) < STATES:
+    while todo and len(reached) < STATES and not effort.spent:
         n, start, state = todo.pop()
-        stopped = False
+        effort.steps -= graph.blocks[n].end - start
         for at in range(start, graph.blocks[n].end):
-            if at == read.at:
-                if not state[1] or barrier:
-                    return state
-                stopped = True
-                break
+            result.setdefault(at, state)
             if not kept.isdisjoint(flow.writes[at]):
-                stopped = True
                 break
             state = _after(entry, at, state)
             if state[2] or (state[1] and not barrier):
-                stopped = True
                 break
-        if stopped:
-            continue
-        for t in graph.blocks[n].successors:
-            if t != OUT and (t, state) not in reached:
-                reached.add((t, state))
-                todo.append((t, graph.blocks[t].start, state))
-    return None
+        else:
+            for t in graph.blocks[n].successors:
+                if t != OUT and (t, state) not in reached:
+                    reached.add((t, state))
+                    todo.append((t, graph.blocks[t].start, state))
+    return result
 
 
 def _after(entry: Entry, at: int, state: State) -> State:

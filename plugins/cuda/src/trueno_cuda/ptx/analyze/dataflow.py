@@ -212,16 +212,15 @@ class Dataflow:
         if certain:
             return sorted(here)
         key = index, self.graph.block_of[at]
-        if key not in self._entering:
-            self._entering[key] = self._search(*key)
-        return sorted(here | self._entering[key])
+        return sorted(here | (self._entering[key] if key in self._entering else self._search(*key)))
 
     def sole(self, index: int, at: int) -> int:
         """The one write of a register that may reach an instruction; −1 where there are several or none."""
         here, certain = self._here(index, at)
         if not certain and len(here) <= 1:
             key = index, self.graph.block_of[at]
-            here |= self._entering[key] if key in self._entering else self._search(*key, enough=1)
+            known = self._entering.get(key, self._several.get(key))
+            here |= self._search(*key, enough=1) if known is None else known
         return here.pop() if len(here) == 1 else -1
 
     def _here(self, index: int, at: int) -> tuple[set[int], bool]:
@@ -239,6 +238,12 @@ class Dataflow:
 
     @cached_property
     def _entering(self) -> dict[tuple[int, int], set[int]]:
+        """The writes that may reach the start of a block, by register and block."""
+        return {}
+
+    @cached_property
+    def _several(self) -> dict[tuple[int, int], set[int]]:
+        """The same where only two or more of them are known."""
         return {}
 
     @cached_property
@@ -257,19 +262,22 @@ class Dataflow:
         result: set[int] = set()
         reached: set[int] = set()
         todo = list(graph.blocks[home].predecessors)
-        while todo:
+        while todo and (enough is None or len(result) <= enough):
             n = todo.pop()
             if n in reached:
                 continue
-            if enough is not None and len(result) > enough:
-                break
             reached.add(n)
-            stop = False
             for s in reversed(by_block.get(n, ())):
                 result.add(s)
                 if graph.code[s].guard is None:
-                    stop = True
                     break
-            if not stop:
-                todo += graph.blocks[n].predecessors
+            else:
+                # What an earlier search found: a chain of blocks that read one register takes one pass, not one each.
+                known = self._entering.get((index, n), None if enough is None else self._several.get((index, n)))
+                if known is None:
+                    todo += graph.blocks[n].predecessors
+                else:
+                    result |= known
+        whole = enough is None or len(result) <= enough
+        (self._entering if whole else self._several)[index, home] = result
         return result

@@ -1,6 +1,6 @@
 """One entry under analysis: its graph, data flow, values, levels and memory operations, each computed at first use."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import cached_property
 from math import prod
 
@@ -110,6 +110,11 @@ class Entry:
     @cached_property
     def accesses(self) -> list[Access]:
         return accesses(self.graph, self.values)
+
+    @cached_property
+    def meetings(self) -> dict[tuple[Hashable, ...], tuple[int, int] | None]:
+        """The threads that two accesses bring to one word, by all that this depends on: what `races` has compared."""
+        return {}
 
     # ---- control --------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ Both addresses must be known for each thread up to unknowns that they share, and
 one of those; anything else is not reported.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,10 @@ from trueno_cuda.ptx.syntax.types import Array
 
 MOST = 20000
 """Pairs of accesses that are compared in one entry."""
+STEPS = 2_000_000
+"""Instructions that the searches of one entry pass: kernels that people write need fewer than a tenth of them."""
+Facts = tuple[tuple[int, bool], ...]
+"""Predicates, each with the value that a way has passed."""
 STATES = 4000
 """Places that one search visits, with what it knows of predicates there."""
 
@@ -45,8 +50,9 @@ def races(entry: Entry) -> Iterator[Race]:
 
 
 def _races(entry: Entry) -> Iterator[Race]:
+    effort = Effort()
     if entry.threads > 32:
-        yield from _scattered(entry)
+        yield from _scattered(entry, effort)
     shared = [a for a in entry.accesses if a.space == "shared" and a.bytes and not a.ordered and a.kind != "atomic"]
     if not any(a.writes for a in shared):
         return
@@ -54,23 +60,26 @@ def _races(entry: Entry) -> Iterator[Race]:
     by_site: dict[int, list[Access]] = {}
     for a in shared:
         by_site.setdefault(a.at, []).append(a)
-    budget = MOST
+    stores = {at: some for at, ones in by_site.items() if (some := [a for a in ones if a.writes])}
     for first in shared:
         if _words(entry, first) is None:
             continue
-        for at in _ahead(entry, first):
-            for second in by_site.get(at, ()):
-                if not (first.writes or second.writes) or budget <= 0 or arrays[first.at] != arrays[second.at]:
-                    continue
-                budget -= 1
-                threads, warp = meet(entry, first, second, apart=1), False
-                if threads is not None and threads[0] // 32 == threads[1] // 32:
-                    inside, threads = threads, meet(entry, first, second)
-                    warp = threads is None and not entry.assumed
-                    threads = inside if warp else threads
-                threads = threads or halved(entry, first, second)
-                if threads is not None and _way(entry, first, second, warp):
-                    yield Race(first, second, threads)
+        ways = Ways(entry, first, effort)
+        others = by_site if first.writes else stores
+        for second in (a for at in ways.ahead() if at in others for a in others[at]):
+            if arrays[first.at] != arrays[second.at]:
+                continue
+            effort.pairs -= 1
+            if effort.spent:
+                return
+            threads, warp = meet(entry, first, second, apart=1, effort=effort), False
+            if threads is not None and threads[0] // 32 == threads[1] // 32:
+                inside, threads = threads, meet(entry, first, second, effort=effort)
+                warp = threads is None and not entry.assumed
+                threads = inside if warp else threads
+            threads = threads or halved(entry, first, second)
+            if threads is not None and ways.lead(second, warp):
+                yield Race(first, second, threads)
 
 
 def _together(entry: Entry, at: int) -> bool:
@@ -78,7 +87,7 @@ def _together(entry: Entry, at: int) -> bool:
     return "sync" in entry.code[at].mods or waits(entry.code[at]) == "warp"
 
 
-def _scattered(entry: Entry) -> Iterator[Race]:
+def _scattered(entry: Entry, effort: "Effort") -> Iterator[Race]:
     """Plain accesses of an array that atomics change at places which data decide: other threads' places too."""
     atomics = {
         a.at: a for a in entry.accesses if a.kind == "atomic" and a.space == "shared" and _words(entry, a) is None
@@ -87,13 +96,14 @@ def _scattered(entry: Entry) -> Iterator[Race]:
     for first in (*atomics.values(), *plain.values()) if atomics else ():
         name = array(first.form)
         others = plain if first.at in atomics else atomics
-        for at in _ahead(entry, first) if name is not None else ():
+        ways = Ways(entry, first, effort)
+        for at in ways.ahead() if name is not None and not effort.spent else ():
             second = others.get(at)
             if second is None or array(second.form) != name:
                 continue
             one = first if first.at in plain else second
             active, certain = entry.runs(one.at)
-            if certain and active[32:].any() and active[:32].any() and _way(entry, first, second):
+            if certain and active[32:].any() and active[:32].any() and ways.lead(second):
                 yield Race(first, second, (0, 32))
 
 
@@ -103,54 +113,85 @@ def array(form: Form) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def _ahead(entry: Entry, first: Access) -> list[int]:
-    """Accesses that a thread may come to after an access before it comes to a barrier."""
-    graph = entry.graph
-    result: list[int] = []
-    reached: set[int] = set()
-    todo = [(graph.block_of[first.at], first.at + 1)]
-    while todo:
-        n, start = todo.pop()
-        for at in entry.landmarks[n]:
-            if at < start:
-                continue
-            if entry.synchronizes(at) and entry.code[at].guard is None:
-                break
-            result.append(at)
-        else:
-            for t in graph.blocks[n].successors:
-                if t != OUT and t not in reached:
-                    reached.add(t)
-                    todo.append((t, graph.blocks[t].start))
-    return result
+@dataclass
+class Effort:
+    """What the comparisons of one entry may still cost: a text that was made to be slow gets fewer of them.
+
+    pairs: accesses that are compared.  steps: instructions that searches pass, and places that comparisons look at.
+    """
+
+    pairs: int = MOST
+    steps: int = STEPS
+
+    @property
+    def spent(self) -> bool:
+        return self.pairs < 0 or self.steps < 0
 
 
-def _way(entry: Entry, first: Access, second: Access, warp: bool = False) -> bool:
-    """Whether a way between them has no barrier, changes nothing that both addresses share, and takes no branch
-    against a predicate that it has passed before.  warp: and has nothing that a warp executes together."""
-    graph, code, flow = entry.graph, entry.code, entry.flow
-    atomic = "atomic" in (first.kind, second.kind)
-    scattered = atomic or halved(entry, first, second) is not None
-    kept = set() if scattered else changed_by(entry, first, second)
-    todo: list[tuple[int, int, tuple[tuple[int, bool], ...]]] = [(graph.block_of[first.at], first.at + 1, ())]
-    reached: set[tuple[int, tuple[tuple[int, bool], ...]]] = set()
-    while todo:
-        if len(reached) > STATES:
-            return False
-        n, start, facts = todo.pop()
-        block = graph.blocks[n]
-        stopped = False
-        for at in range(start, block.end):
-            if at == second.at:
-                return True
-            if entry.synchronizes(at) or not kept.isdisjoint(flow.writes[at]) or (warp and _together(entry, at)):
-                stopped = True
-                break
-            if facts and flow.writes[at]:
-                facts = tuple(f for f in facts if f[0] not in flow.writes[at])
-        if stopped:
-            continue
-        last = code[block.end - 1]
+class Ways:
+    """The ways that a thread may take behind an access.  effort: what following them takes from."""
+
+    def __init__(self, entry: Entry, first: Access, effort: Effort) -> None:
+        self.entry, self.first, self.effort = entry, first, effort
+        self._reached: dict[tuple[frozenset[int], bool], set[int]] = {}
+
+    def ahead(self) -> list[int]:
+        """Accesses that the thread may come to before it comes to a barrier."""
+        entry, graph, start = self.entry, self.entry.graph, self.first.at + 1
+        result: list[int] = []
+        reached: set[int] = set()
+        todo = [(graph.block_of[self.first.at], start)]
+        while todo and not self.effort.spent:
+            n, start = todo.pop()
+            places = entry.landmarks[n]
+            self.effort.steps -= 1
+            for k in range(bisect_left(places, start), len(places)):
+                if entry.synchronizes(places[k]) and entry.code[places[k]].guard is None:
+                    break
+                result.append(places[k])
+            else:
+                for t in graph.blocks[n].successors:
+                    if t != OUT and t not in reached:
+                        reached.add(t)
+                        todo.append((t, graph.blocks[t].start))
+        self.effort.steps -= len(result)
+        return result
+
+    def lead(self, second: Access, warp: bool = False) -> bool:
+        """Whether one leads to another access and has no barrier, changes nothing that both addresses share, and takes
+        no branch against a predicate that it has passed before.  warp: and has nothing that a warp executes together.
+        """
+        scattered = "atomic" in (self.first.kind, second.kind) or halved(self.entry, self.first, second) is not None
+        kept = frozenset[int]() if scattered else frozenset(changed_by(self.entry, self.first, second))
+        if (kept, warp) not in self._reached:
+            self._reached[kept, warp] = self._reach(kept, warp)
+        return second.at in self._reached[kept, warp]
+
+    def _reach(self, kept: frozenset[int], warp: bool) -> set[int]:
+        """The instructions on such ways, and those that end them."""
+        entry, graph, writes = self.entry, self.entry.graph, self.entry.flow.writes
+        result: set[int] = set()
+        todo: list[tuple[int, int, Facts]] = [(graph.block_of[self.first.at], self.first.at + 1, ())]
+        reached: set[tuple[int, Facts]] = set()
+        while todo and len(reached) <= STATES and not self.effort.spent:
+            n, start, facts = todo.pop()
+            block = graph.blocks[n]
+            at = start
+            for at in range(start, block.end):
+                result.add(at)
+                if entry.synchronizes(at) or not kept.isdisjoint(writes[at]) or (warp and _together(entry, at)):
+                    break
+                if facts and writes[at]:
+                    facts = tuple(f for f in facts if f[0] not in writes[at])
+            else:
+                todo += self._next(n, facts, reached)
+            self.effort.steps -= at - start + 1
+        return result
+
+    def _next(self, n: int, facts: Facts, reached: set[tuple[int, Facts]]) -> Iterator[tuple[int, int, Facts]]:
+        """Where a way goes on behind a block, with the predicates that are known there, if it did not before."""
+        graph = self.entry.graph
+        block, last = graph.blocks[n], graph.last(n)
         guard = last.guard if last.opcode in ("bra", "ret", "exit") else None
         for k, t in enumerate(block.successors):
             if t == OUT:
@@ -164,8 +205,7 @@ def _way(entry: Entry, first: Access, second: Access, warp: bool = False) -> boo
                     now = tuple(sorted((*facts, (guard.index, value))))[:6]
             if (t, now) not in reached:
                 reached.add((t, now))
-                todo.append((t, graph.blocks[t].start, now))
-    return False
+                yield t, graph.blocks[t].start, now
 
 
 # ---- addresses ----------------------------------------------------------------------------------
@@ -214,10 +254,12 @@ def changed_by(entry: Entry, first: Access, second: Access) -> set[int]:
     return set(_registers(_common(entry, first, second).terms))
 
 
-def meet(entry: Entry, first: Access, second: Access, apart: int = 32) -> tuple[int, int] | None:
+def meet(
+    entry: Entry, first: Access, second: Access, apart: int = 32, effort: Effort | None = None
+) -> tuple[int, int] | None:
     """Two threads that access the same word, if both instructions are certain to reach them.
 
-    apart: 32 for threads of different warps, 1 for different threads, 0 for any.
+    apart: 32 for threads of different warps, 1 for different threads, 0 for any.  effort: what comparing takes from.
     """
     lanes = entry.block_lanes
     one, other = _first(entry, first, second), _first(entry, second, first)
@@ -237,10 +279,26 @@ def meet(entry: Entry, first: Access, second: Access, apart: int = 32) -> tuple[
     if not (certain and sure):
         return None
     grain = min(first.bytes, second.bytes, 4)
-    linear = lanes.linear
-    active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
-    mine, owners = _spread(a[None][active], linear[active], first.bytes, grain)
-    theirs, readers = _spread(b[None][others], linear[others], second.bytes, grain)
+    if grain <= 0:
+        return None
+    # Two pairs of accesses at the same distance meet in the same threads.
+    same = (
+        *(one.terms, other.terms, one.const % grain, other.const - one.const, apart),
+        *(first.bytes, second.bytes, first.lanes, second.lanes, active.tobytes(), others.tobytes()),
+    )
+    if same not in entry.meetings:
+        linear = lanes.linear
+        active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
+        mine = _spread(a[None][active], linear[active], first.bytes, grain)
+        theirs = _spread(b[None][others], linear[others], second.bytes, grain)
+        if effort is not None:
+            effort.steps -= len(mine[0]) + len(theirs[0])
+        entry.meetings[same] = _meeting(*mine, *theirs, apart)
+    return entry.meetings[same]
+
+
+def _meeting(mine: Array, owners: Array, theirs: Array, readers: Array, apart: int) -> tuple[int, int] | None:
+    """Two threads, of those that own words and those that read some, at the same word; apart: as for `meet`."""
     order = np.argsort(mine, kind="stable")
     mine, owners = mine[order], owners[order]
     begin, end = np.searchsorted(mine, theirs, "left"), np.searchsorted(mine, theirs, "right")

@@ -10,6 +10,8 @@ from trueno_cuda.ptx.syntax.tree import Immediate
 
 PARAMETERS = (256, 6)
 """Values of parameters that the caller does not name: of many whole rounds, and of the rest behind them."""
+LARGEST = 1 << 23
+"""Bytes of shared variables that a walk follows: a module's kernels together; no block has a tenth of it."""
 FEWER = 48
 """In place of a value with which a walk does not come to its end."""
 
@@ -17,6 +19,8 @@ FEWER = 48
 def applies(entry: Entry) -> bool:
     """Whether a kernel uses shared memory and orders its threads by barriers of the block or of a warp alone."""
     if not entry.function.entry or not any(a.space == "shared" and a.writes for a in entry.accesses):
+        return False
+    if sum(v.size or 0 for v in entry.program.variables + entry.function.variables if v.space == "shared") > LARGEST:
         return False
     for at in entry.reachable:
         ins = entry.code[at]

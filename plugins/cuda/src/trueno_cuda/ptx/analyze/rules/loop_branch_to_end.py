@@ -1,6 +1,7 @@
 """A loop's closing branch that goes to its end."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from trueno_cuda.ptx.analyze.effects import label_of
@@ -23,6 +24,8 @@ def check(entry: Entry) -> Iterator[Found]:
                 "a counter is advanced ahead of this branch, which leads to the kernel's end, and nothing reads it",
             )
     yield from _abandoned(entry)
+    onward = [n for n in graph.order if graph.last(n).opcode == "bra" and graph.last(n).guard is None]
+    onward = [n for n in onward if graph.blocks[n].successors[0] == n + 1]
     for label, place in graph.labels.items():
         name = label.split("#")[0]
         if not LOOP.search(name) or place >= len(graph.code):
@@ -30,12 +33,8 @@ def check(entry: Entry) -> Iterator[Found]:
         head = graph.block_of[place]
         if head not in graph.reachable or any(p >= head for p in graph.blocks[head].predecessors):
             continue
-        for n in graph.order:
-            last = graph.last(n)
-            if last.opcode != "bra" or last.guard is not None or n < head:
-                continue
-            target = graph.blocks[n].successors[0]
-            if target == n + 1 and graph.dominates(head, n) and _left_by_branch(entry, head, n, target):
+        for n in onward:
+            if n >= head and graph.dominates(head, n) and _left_by_branch(entry, head, n, n + 1):
                 yield graph.blocks[n].end - 1, f"this branch goes to the end of the loop at {name}, not to its start"
                 break
 
@@ -44,29 +43,34 @@ def _abandoned(entry: Entry) -> Iterator[Found]:
     """Labels that nothing branches to, where a branch behind them leads to the kernel's end and nowhere else."""
     graph = entry.graph
     named = {name for ins in entry.code if ins.opcode in ("bra", "brx") for name in label_of(ins)}
+    guarded = [n for n in range(len(graph.blocks)) if graph.last(n).opcode == "bra" and graph.last(n).guard is not None]
+    reachable = [n for n in guarded if n in graph.reachable]
+    leaving = [n for n in guarded if _leaves(entry, n)]
     for label, place in graph.labels.items():
         if label in named or DEBUGGING.search(label) or place >= len(graph.code):
             continue
         head = graph.block_of[place]
-        if graph.blocks[head].start != place or head == 0 or (head not in graph.reachable and not LOOP.search(label)):
+        if graph.blocks[head].start != place or head == 0 or _returns(entry, head):
             continue
-        for n in range(head, len(graph.blocks)):
-            last = graph.last(n)
-            dead = head not in graph.reachable
-            if (
-                last.opcode != "bra"
-                or last.guard is None
-                or (n not in graph.reachable if dead else not graph.dominates(head, n))
-            ):
-                continue
-            target = graph.blocks[n].successors[0]
-            away = target == OUT or graph.code[graph.blocks[target].start].opcode in ("ret", "exit")
-            name = label.split("#")[0]
-            if away and target > head and not _returns(entry, head):
+        if head in graph.reachable:
+            behind = (n for n in leaving[bisect_left(leaving, head) :] if graph.dominates(head, n))
+        elif LOOP.search(label):
+            k = bisect_left(reachable, head)
+            behind = (n for n in reachable[k : k + 1] if _leaves(entry, n))
+        else:
+            continue
+        for n in behind:
+            if graph.blocks[n].successors[0] > head:
+                name = label.split("#")[0]
                 yield graph.blocks[n].end - 1, f"nothing branches to {name}, and this branch behind it leads to the end"
                 break
-            if dead:
-                break
+
+
+def _leaves(entry: Entry, block: int) -> bool:
+    """Whether a block's branch leads to a return."""
+    graph = entry.graph
+    target = graph.blocks[block].successors[0]
+    return target != OUT and graph.code[graph.blocks[target].start].opcode in ("ret", "exit")
 
 
 def _returns(entry: Entry, head: int) -> bool:

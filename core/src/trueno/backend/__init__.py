@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from trueno.ops.caches import encode_cache as encode_cache
     from trueno.ops.op import FusedOp as FusedOp
     from trueno.ops.op import Op as Op
+    from trueno.ops.shared import TOKENS as TOKENS
     from trueno.ops.shared import Member as Member
     from trueno.ops.shared import SharedOp as SharedOp
     from trueno.programs.evaluate import evaluate as evaluate
@@ -107,6 +108,7 @@ GROUPS = {
         "FusedOp": "trueno.ops.op",
         "SharedOp": "trueno.ops.shared",
         "Member": "trueno.ops.shared",
+        "TOKENS": "trueno.ops.shared",
         "Program": "trueno.programs.program",
         "Node": "trueno.programs.program",
         "FOLDS": "trueno.programs.program",

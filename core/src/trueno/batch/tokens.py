@@ -12,11 +12,9 @@ from collections.abc import Sequence
 
 from trueno.batch.shared import Accept, together
 from trueno.batch.step import Step
-from trueno.ops.shared import SharedOp
+from trueno.ops.shared import TOKENS, SharedOp
 
-ROPE, SCATTER = "rope", "kv_cache_scatter"
-OPS = (ROPE, ROPE, SCATTER, SCATTER)
-"""The members, in order: of queries, of keys, into the cache of keys, into that of values."""
+ROPE, SCATTER = dict.fromkeys(TOKENS)
 
 
 def bring(steps: list[Step], results: set[int], refusal: Accept) -> list[Step]:
@@ -28,7 +26,7 @@ def bring(steps: list[Step], results: set[int], refusal: Accept) -> list[Step]:
     made: list[Step] = []
     at = 0
     while at < len(steps):
-        members = _ordered(steps[at : at + len(OPS)], readers, results)
+        members = _ordered(steps[at : at + len(TOKENS)], readers, results)
         if members is None:
             made.append(steps[at])
             at += 1
@@ -38,16 +36,16 @@ def bring(steps: list[Step], results: set[int], refusal: Accept) -> list[Step]:
         if reason := refusal(whole, members):
             for step in members[1:]:
                 step.apart.setdefault(step.ops[0], reason)
-            made += steps[at : at + len(OPS)]
+            made += steps[at : at + len(TOKENS)]
         else:
             whole.apart.clear()  # they said why each stands alone
             made.append(whole)
-        at += len(OPS)
+        at += len(TOKENS)
     return made
 
 
 def _ordered(window: Sequence[Step], readers: dict[int, int], results: set[int]) -> list[Step] | None:
-    """These steps as `OPS`; None if they are anything else."""
+    """These steps as `TOKENS`; None if they are anything else."""
     if any(step.call is None or isinstance(step.op, SharedOp) for step in window):
         return None
     ropes, writes = ([step for step in window if step.op.name == name] for name in (ROPE, SCATTER))
@@ -64,11 +62,9 @@ def _ordered(window: Sequence[Step], readers: dict[int, int], results: set[int])
 
 def _alike(queries: Step, keys: Step, into: Step, values: Step) -> bool:
     """Whether both ropes turn by the same angles, and both writes go to the same slots of two caches."""
-    assert queries.call is not None and keys.call is not None and into.call is not None and values.call is not None
-    turns = queries.reads[1] == keys.reads[1] and queries.params == keys.params
-    places = into.reads[2] == values.reads[2] and into.reads[0] != values.reads[0]
-    return (
-        turns and places and queries.call.static == keys.call.static and into.call.static == values.call.static
-        and len({step.call.dtype for step in (queries, keys, into, values) if step.call}) == 1
-        and queries.makes[0][0] not in (into.reads[1][0], values.reads[1][0])
-    )  # fmt: skip
+    same = all(
+        a.call and b.call and a.call.static == b.call.static and a.params == b.params and a.reads[at] == b.reads[at]
+        for a, b, at in ((queries, keys, 1), (into, values, 2))
+    )
+    apart = into.reads[0] != values.reads[0] and queries.makes[0] != values.reads[1]
+    return same and apart and len({step.entry.dtype for step in (queries, keys, into, values)}) == 1

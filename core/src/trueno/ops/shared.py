@@ -6,6 +6,8 @@ from typing import Any
 from trueno.formats.table import Format
 from trueno.ops.op import Op
 
+TOKENS = ("rope", "rope", "kv_cache_scatter", "kv_cache_scatter")
+"""Members of a `SharedOp` that brings new tokens into a cache: of queries, of keys, into the keys, into the values."""
 Source = tuple[str, int]
 """`("operand", i)`: an operand of the whole; `("result", i)`: the only result of an earlier member."""
 
@@ -21,12 +23,10 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedOp(Op):
-    """Structured ops that read the same operand, which is the first of the whole: products of one kind (see
-    `trueno.batch.shared`), or what brings new tokens into a cache (see `trueno.batch.tokens`).
+    """Structured ops that read the same operand, the first of the whole: products of one kind, or `TOKENS`.
 
-    members: in order; a member, or its epilogue, may read the result of an earlier member.  kept: member and number of
-    each result of the whole; other results are nowhere stored.  Parameters are those of the members, one after the
-    other.
+    members: in order; each may read the result of an earlier one.  kept: member and number of each result of the whole;
+    other results are nowhere stored.  Parameters are those of the members, one after the other.
     """
 
     members: tuple[Member, ...]

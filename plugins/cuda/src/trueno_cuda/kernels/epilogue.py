@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trueno.backend import Call, FusedOp, Program, SharedOp
+from trueno.backend import TOKENS, Call, FusedOp, Program, SharedOp
 
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
 
-TOKENS = ("rope", "rope", "kv_cache_scatter", "kv_cache_scatter")
-"""Members of a `SharedOp` that `caches.bring` runs: they bring new tokens into a cache."""
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat", "quant_matvec", "quant_matmul")
 SHARED = ("quant_matvec", "quant_matmul")
 """Products of one operand that become one call."""
@@ -79,8 +77,7 @@ def refusal(call: Call) -> str | None:
 def shared_refusal(call: Call) -> str | None:
     """Why no kernel runs several ops of one operand; None if one does."""
     op: SharedOp = call.op
-    names = tuple(member.op.name for member in op.members)
-    if names == TOKENS:
+    if tuple(member.op.name for member in op.members) == TOKENS:  # `caches.bring`
         return None
     if op.table_op.name not in SHARED:
         return f"{op.table_op.name}: each of its products is a kernel of its own"

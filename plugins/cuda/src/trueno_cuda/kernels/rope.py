@@ -41,15 +41,13 @@ from trueno_cuda.kernels.operands import (
 )
 from trueno_cuda.kernels.stacked import AXES, parameters, parts, places, stack
 from trueno_cuda.kernels.table import KERNELS, RATES
-from trueno_cuda.kernels.turning import SMALL, angle_waves, turned
+from trueno_cuda.kernels.turning import SMALL, Turns, angle_waves, turned
 from trueno_cuda.ptx import TARGETS, Builder, Pointer, Source, Value, f32, f64, ptr, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
 THREADS = 256
 HEADS = 4
 """Heads that a thread turns where there are many tokens."""
-TABLES = 4096
-"""Tables that a kernel keeps: they are never dropped, because a recording may have their addresses."""
 
 
 def _rope(
@@ -160,17 +158,7 @@ def rope(device: Device, call: Call) -> Kernel:
         return Brought(device, call, partial(KERNELS.kernel, device=device))
     static, dtype, guarded = dict(call.static), call.dtype.name, call.guarded
     dims, scaling, interleaved = static["dims"], static["scaling"], static["style"] == "interleaved"
-    tables: dict[tuple[Any, ...], tuple[Any, float]] = {}
-
-    def table(key: tuple[Any, ...]) -> tuple[Any, float]:
-        kept = tables.get(key)
-        if kept is None:
-            pairs, theta, *scaled = key
-            turns, magnitude = rotation(pairs, theta, scaling, *scaled)
-            kept = device.to_device(turns), magnitude
-            if len(tables) < TABLES:
-                tables[key] = kept
-        return kept
+    table = Turns(device, scaling)
 
     def plan(x: Shape, positions: Shape, out: Shape, aligned: bool) -> Plan:
         turned = (dims or x[-1]) if len(x) >= 2 else 1
@@ -194,7 +182,7 @@ def rope(device: Device, call: Call) -> Kernel:
             return -1
         if not planned:
             return 0
-        turns, by = table(((dims or x.shape[-1]) // 2, theta, factor, context, slow, fast, magnitude))
+        turns, by = table((dims or x.shape[-1]) // 2, theta, factor, context, slow, fast, magnitude)
         after = [turns.data.ptr, *([device.status()] if guarded else [])]
         for launch, offsets in planned:
             launch([p + o for p, o in zip(pointers, offsets, strict=True)] + after, (by,))
@@ -209,7 +197,7 @@ def rope(device: Device, call: Call) -> Kernel:
         launch, pairs = planned[0].launch, (dims or x.shape[-1]) // 2
 
         def again(pointers: Sequence[int], floats: Sequence[float]) -> None:
-            turns, by = table((pairs, *floats))
+            turns, by = table(pairs, *floats)
             launch((*pointers, turns.data.ptr), (by,))
 
         return again

@@ -6,7 +6,11 @@ in integers, what remains is rounded once to the type that is computed in, and t
 
 from collections.abc import Sequence
 from math import nan, pi
+from typing import Any
 
+from trueno.backend import rotation
+
+from trueno_cuda.device.protocol import Device
 from trueno_cuda.ptx import Builder, Value, f32, s64, u64
 from trueno_cuda.rows import elementary32_trig, elementary64_trig
 from trueno_cuda.rows.elementary32 import horner
@@ -15,6 +19,27 @@ SMALL = 512
 """Pairs an SM, up to which a thread takes one."""
 QUARTER = 1 << 29
 """Half a quarter of a turn, in the upper word of an angle."""
+
+TABLES = 4096
+"""Tables that are kept: they are never dropped, because a recording may have their addresses."""
+
+
+class Turns:
+    """Turns of each pair on the device, and the factor of the result, by (pairs, theta, numbers of the scaling)."""
+
+    def __init__(self, device: Device, scaling: str) -> None:
+        self.device, self.scaling = device, scaling
+        self._kept: dict[tuple[Any, ...], tuple[Any, float]] = {}
+
+    def __call__(self, *key: Any) -> tuple[Any, float]:
+        kept = self._kept.get(key)
+        if kept is None:
+            pairs, theta, *scaled = key
+            turns, magnitude = rotation(pairs, theta, self.scaling, *scaled)
+            kept = self.device.to_device(turns), magnitude
+            if len(self._kept) < TABLES:
+                self._kept[key] = kept
+        return kept
 
 
 def _waves(k: Builder, r: Value, quarter: Value) -> tuple[Value, Value]:

@@ -25,9 +25,9 @@ from trueno.backend import Call, Kernel, rotation
 
 from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Sample, Want
 from trueno_cuda.device.protocol import Device, Launch
-from trueno_cuda.kernels.caches.cells import CELLS, NARROW, PIECE, Rows
+from trueno_cuda.kernels.caches.cells import CELLS, PIECE, Rows, narrowed
 from trueno_cuda.kernels.operands import VECTOR, build, prepared, typed
-from trueno_cuda.kernels.turning import SMALL, angle_waves, turned
+from trueno_cuda.kernels.turning import SMALL, Turns, angle_waves, turned
 from trueno_cuda.ptx import TARGETS, Builder, Pointer, Source, Value, f32, ptr, u16, u32, u64
 from trueno_cuda.ptx import Kernel as Built
 
@@ -37,10 +37,6 @@ MOST_TOKENS = 64
 MOST_LAUNCHES = 64
 OPERANDS = ((0, 0), (0, 1), (1, 0), (2, 2), (3, 1))
 """Queries, positions, keys, slots and values: member, and which of its operands."""
-
-
-def _narrowed(k: Builder, form: str, values: Sequence[Value]) -> list[Value]:
-    return list(values) if form == "f32" else [NARROW[form](k, v).to(u16) for v in values]
 
 
 def _bring(
@@ -84,7 +80,7 @@ def _bring(
             slot, there = place(row)
             live = live & there
             target = into + (slot * (many * pairs * 2).to(u64) + k.mul_wide(head, pairs * 2))
-            cells = _narrowed(k, F, results)
+            cells = narrowed(k, F, results)
         target.store(one, cells[:V], where=live)
         target.store(other, cells[V:], where=live)
 
@@ -102,7 +98,7 @@ def _bring(
             line = value + k.mul_wide(row, k.multiple_of(width, W))
             numbers = line.load(at, vec=W, where=live) if W > 1 else [line.load(at, where=live)]
             slot, there = place(row)
-            cells = _narrowed(k, F, numbers)
+            cells = narrowed(k, F, numbers)
             target = values + slot * k.multiple_of(width, W).to(u64)
             target.store(at, cells if W > 1 else cells[0], where=live & there)
 
@@ -158,11 +154,10 @@ class Brought:
         self.sources = [tuple(i for _, i in member.sources) for member in op.members]
         rope, scatter = dict(op.members[0].static), dict(op.members[2].static)
         self.form, self.interleaved = scatter["format"], rope["style"] == "interleaved"
-        self.scaling = rope["scaling"]
+        self.table = Turns(device, rope["scaling"])
         self.inputs = len(op.signature.inputs)
         self.together = self.form in CELLS and not rope["dims"] and not call.guarded
         self._launches: dict[Any, Launch] = {}
-        self._tables: dict[Any, tuple[Any, float]] = {}
         self._kernels: list[Kernel] = []
         self._turned: dict[Any, Any] = {}
 
@@ -187,8 +182,8 @@ class Brought:
         ends = [p + x.nbytes for p, x in zip(pointers, arrays, strict=True)]
         for to in (5, 6, 7):
             if any(pointers[i] < ends[to] and pointers[to] < ends[i] for i in range(len(arrays)) if i != to):
-                return -1
-        turns, by = self._table((d // 2, *numbers[:6]))
+                return self._apart(operands, numbers, outs)  # each of which says what it takes
+        turns, by = self.table(d // 2, *numbers[:6])
         aligned = not any(p % VECTOR for p in pointers)
         width, count = prod(value.shape[1:]), prod(outs[1].shape[:2])
         wanted = n, heads, key.shape[1], d, width, count, aligned
@@ -208,15 +203,6 @@ class Brought:
         if out.data.ptr != kept.data.ptr or out.data.ptr % rows.element.bytes or len(out.shape) != 4:
             return False
         return bool(out.shape[:2] == slots and out.shape[2:] == (x.shape[1], rows.nbytes))
-
-    def _table(self, key: tuple[Any, ...]) -> tuple[Any, float]:
-        """The turns of each pair on the device, and the factor of the result; never dropped, as in `rope`."""
-        kept = self._tables.get(key)
-        if kept is None:
-            pairs, theta, *scaled = key
-            turns, magnitude = rotation(pairs, theta, self.scaling, *scaled)
-            kept = self._tables[key] = self.device.to_device(turns), magnitude
-        return kept
 
     def _apart(self, operands: Sequence[Any], numbers: Sequence[float], outs: Sequence[Any]) -> int:
         """The four kernels, one after the other."""

@@ -1,5 +1,6 @@
 """Reading rows of keys and values, four numbers at a time, from the bytes of a cache."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,3 +90,8 @@ def brain_bits(k: Builder, x: Value) -> Value:
 
 
 NARROW: dict[str, Any] = {"f16": half_bits, "bf16": brain_bits}
+
+
+def narrowed(k: Builder, form: str, values: Sequence[Value]) -> list[Value]:
+    """Numbers of float32 as cells of a cache hold them."""
+    return list(values) if form == "f32" else [NARROW[form](k, v).to(u16) for v in values]

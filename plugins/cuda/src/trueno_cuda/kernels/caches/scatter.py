@@ -23,7 +23,7 @@ from trueno.backend import Call, Kernel
 
 from trueno_cuda.catalogue.entry import CatalogueEntry, Constant, Sample, Want
 from trueno_cuda.device.protocol import Device, Launch
-from trueno_cuda.kernels.caches.cells import CELLS, CODES, HALVES, NARROW, PIECE, Q8, SCALE, Rows, half_bits
+from trueno_cuda.kernels.caches.cells import CELLS, CODES, HALVES, PIECE, Q8, SCALE, Rows, half_bits, narrowed
 from trueno_cuda.kernels.operands import VECTOR, build, prepared, typed
 from trueno_cuda.kernels.product import overlaps
 from trueno_cuda.kernels.table import KERNELS, RATES
@@ -87,10 +87,7 @@ def _scatter(
         first = (slot * (wide // Q8.elements).to(u64) + (at // Q8.elements).to(u64)) * HALVES
         return _block(k, numbers, cache, first, k.tid % LANES, live)
     target = cache + slot * wide.to(u64)
-    if F == "f32":
-        values = numbers
-    else:
-        values = [NARROW[F](k, v).to(u16) for v in numbers]
+    values = narrowed(k, F, numbers)
     return target.store(at, values if V > 1 else values[0], where=live)
 
 

@@ -261,11 +261,11 @@ class _Lane:
         """Begin to read the first rows."""
         form, section = self.form, self.section
         if form.staged:
-            w, size = section.staged, form.threads // 32
-            self.ring = Ring(self.k, w, section.row_bytes, self.places, self.last, size, form.ahead, form.staged)
-            self.ring.begin(self.first)
+            sizes = form.threads // 32, form.ahead, form.staged
+            rows = self.first, self.last
+            self.ring = Ring(self.k, section.staged, section.row_bytes, self.places, *rows, *sizes)
             return
-        for u in range(self.form.ahead):
+        for u in range(form.ahead):
             row = self.k.min(self.first + u, self.last - 1)
             loaded = [unit.load(self._block(i, row)) for i, unit in enumerate(self.units)]
             self.held.append([[[self.k.var(v) for v in values] for values in part] for part in loaded])

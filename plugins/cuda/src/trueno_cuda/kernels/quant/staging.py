@@ -49,12 +49,12 @@ def plan(names: Sequence[str], parts: int, count: int, threads: int) -> tuple[in
 class Ring:
     """The rows of one section's parts that a warp has ahead of it, in `groups` groups of `ahead` rows.
 
-    places: of each part, the block that the lane's unit is in.
+    places: of each part, the block that the lane's unit is in.  It begins to copy the groups from row `first` on.
     """
 
     def __init__(
-        self, k: Any, matrices: Sequence[Blocks], row_bytes: Sequence[Value], places: Sequence[Value], last: Value,
-        warps: int, ahead: int, groups: int,
+        self, k: Any, matrices: Sequence[Blocks], row_bytes: Sequence[Value], places: Sequence[Value], first: Value,
+        last: Value, warps: int, ahead: int, groups: int,
     ) -> None:  # fmt: skip
         self.k, self.matrices, self.row_bytes, self.last = k, matrices, row_bytes, last
         self.ahead, self.groups = ahead, groups
@@ -62,11 +62,19 @@ class Ring:
         self.sizes = [slot_bytes(w.f.name) for w in matrices]
         self.memory = [k.shared(u8, warps, ahead * size, stages=groups, per="warp") for size in self.sizes]
         self.firsts = [k.warp * (32 // w.shape.units) for w in matrices]
-        self.mine = [place - first for place, first in zip(places, self.firsts, strict=True)]
+        self.mine = [place - block for place, block in zip(places, self.firsts, strict=True)]
         self.reads = [
-            k.min(span(w.f.name), nbytes - first * w.f.nbytes)
-            for w, nbytes, first in zip(matrices, row_bytes, self.firsts, strict=True)
+            k.min(span(w.f.name), nbytes - block * w.f.nbytes)
+            for w, nbytes, block in zip(matrices, row_bytes, self.firsts, strict=True)
         ]
+        self.lane = k.lane * CHUNK
+        self.starts, self.lows = [], []
+        for w, nbytes, block in zip(matrices, row_bytes, self.firsts, strict=True):
+            start = k.mul_wide(first, nbytes) + (block * w.f.nbytes).to(u64)
+            self.starts.append(k.var(start))
+            self.lows.append(k.var(start.to(u32)))
+        for group in range(groups - 1):
+            self.ask(first + group * ahead, k.const(u32, group))
 
     def ask(self, row: Value, slot: Value) -> None:
         """Begin to copy the group of rows from `row` on, behind those before; the last row stands for more."""
@@ -87,18 +95,6 @@ class Ring:
     def _step(self, part: int, row: Value) -> Value:
         """Bytes from a row to the next one, where there is one."""
         return self.k.select(row + 1 < self.last, self.row_bytes[part], 0)  # type: ignore[no-any-return]
-
-    def begin(self, first: Value) -> None:
-        """Ask for all groups but one."""
-        k = self.k
-        self.lane = k.lane * CHUNK
-        self.starts, self.lows = [], []
-        for w, nbytes, block in zip(self.matrices, self.row_bytes, self.firsts, strict=True):
-            start = k.mul_wide(first, nbytes) + (block * w.f.nbytes).to(u64)
-            self.starts.append(k.var(start))
-            self.lows.append(k.var(start.to(u32)))
-        for group in range(self.groups - 1):
-            self.ask(first + group * self.ahead, k.const(u32, group))
 
     def step(self, row: Value) -> list[list[Block]]:
         """Wait for the group of rows from `row` on, and ask for another: the lane's blocks, of each row and part."""

@@ -2,6 +2,8 @@
 
 Activations are [tokens, numbers], or [numbers] for a single token; only attention tells sequences apart.  `ops` is
 `trueno`, which computes prompts at once, or a `trueno.Batch`, which records the step from one token to the next.
+Where several GPUs share the weights (`examples.qwen2.parallel`), each computes a part: generators here yield it with
+what becomes of the parts, "sum" or "rows", and get the whole back.
 """
 
 from collections import namedtuple
@@ -25,6 +27,16 @@ def sample(logits: Any, how: Sampling, number: float) -> int:
         raise EngineError("the logits are not finite, so the weights are damaged; --guard says where")
     with trueno.use():  # the logits are on the host
         return int(trueno.sample(logits, np.float32(number), **how._asdict()))
+
+
+def alone(parts: Any) -> Any:
+    """What a generator returns where this model is the only one, so that its part is the whole."""
+    try:
+        _, whole = next(parts)
+        while True:
+            _, whole = parts.send(whole)
+    except StopIteration as end:
+        return end.value
 
 
 def operand(ops: Any, x: Any) -> Any:
@@ -123,7 +135,7 @@ class Model:
         return Cache(pages, pages.new())
 
     def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
-        """The states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
+        """A generator of the states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
         c, count, weight, self.place = self.config, tokens.shape[0], partial(operand, ops), "token_embd"
         lookup = (
             ops.quant_embedding_lookup if isinstance(self.embedding, trueno.QuantizedMatrix) else ops.embedding_lookup
@@ -135,9 +147,11 @@ class Model:
             q, k, v = (part.reshape((count, part.shape[-1] // c.head, c.head)) for part in layer.qkv(ops, y))
             q, k = (ops.rope(part, positions, **c.rope) for part in (q, k))
             (y,) = layer.out(ops, attend(i, q, k, v).reshape((*x.shape[:-1], c.heads * c.head)))
+            y = yield "sum", y
             x, y = ops.residual_rms_norm(y, x, weight(layer.feed_norm), eps=c.eps)
             gate, up = layer.gate_up(ops, y)
             (y,) = layer.down(ops, ops.swiglu(gate, up))
+            y = yield "sum", y
             x, y = ops.residual_rms_norm(y, x, weight(next_norm), eps=c.eps)
         self.place = "output"
         return y
@@ -148,15 +162,20 @@ class Model:
             raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
         return np.array(tokens, np.int64)
 
-    def forward(self, tokens: Sequence[int], cache: Cache, first: int = 0) -> Any:
+    def forward(self, tokens: Sequence[int], cache: Any, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
+        return alone(self.logits(tokens, cache, first))
+
+    def logits(self, tokens: Sequence[int], cache: Cache, first: int) -> Any:
+        """The same, of the tokens that this model's output matrix has rows for."""
         cache.length = start = cache.length  # an error may have left tokens in some layers
-        y = self.states(trueno, *map(self.put, (self.known(tokens), start + np.arange(len(tokens)))), cache.attend)
+        given = map(self.put, (self.known(tokens), start + np.arange(len(tokens))))
+        y = yield from self.states(trueno, *given, cache.attend)
         y = trueno.embedding_lookup(y, self.put(np.arange(first, len(tokens)))) if first else y
         (y,) = self.output(trueno, y.reshape((self.config.width,)) if y.shape[0] == 1 else y)
-        return trueno.numpy(y).reshape((-1, self.config.vocabulary))
+        return trueno.numpy(y).reshape((-1, y.shape[-1]))
 
-    def prefill(self, tokens: Sequence[int], cache: Cache, every: bool = False, chunk: int = 0) -> Any:
+    def prefill(self, tokens: Sequence[int], cache: Any, every: bool = False, chunk: int = 0) -> Any:
         """Logits [1, vocabulary] after the last of some tokens, or after every one; `chunk` are computed at a time."""
         chunk = chunk or (512 if self.on_host else 4096)
         if not len(tokens):
@@ -196,14 +215,24 @@ class Model:
 
 
 class Step:
-    """One token of each of `count` sequences, recorded in a batch, and how the next ones are drawn from its logits."""
+    """One token of each of `count` sequences, recorded in a batch, and how the next ones are drawn from its logits.
 
-    def __init__(self, model: Model, pages: trueno.KVCache, count: int, how: Sampling) -> None:
+    finish: runs the generator that records it.
+    """
+
+    def __init__(self, model: Model, pages: trueno.KVCache, count: int, how: Sampling, finish: Any = alone) -> None:
         self.batch, self.pages, self.what = trueno.Batch(model.backend), pages, (count, how)
         self.numbers, upload = np.zeros(count, np.float32), self.batch.upload
         self.places, self.tokens = pages.record(self.batch, count), upload(np.zeros(count, np.int64))
-        y = model.states(self.batch, self.tokens, self.places.positions, self.places.attend)
-        (logits,) = model.output(self.batch, y)
-        self.logits = self.batch.keep(logits.reshape((count, model.config.vocabulary)))
-        self.drawn = self.batch.sample(self.logits, upload(self.numbers, live=True), **how._asdict())
+        self.model, self.live = model, upload(self.numbers, live=True)
+        self.parts = finish(self.record())
+
+    def record(self) -> Any:
+        """Record everything from the tokens to the next ones."""
+        count, how = self.what
+        y = yield from self.model.states(self.batch, self.tokens, self.places.positions, self.places.attend)
+        (logits,) = self.model.output(self.batch, y)
+        logits = yield "rows", logits
+        self.logits = self.batch.keep(logits.reshape((count, self.model.config.vocabulary)))
+        self.drawn = self.batch.sample(self.logits, self.live, **how._asdict())
         self.batch.feed(self.tokens, self.drawn)  # one token leads to the next without the host

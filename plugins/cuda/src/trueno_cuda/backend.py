@@ -171,6 +171,8 @@ class CudaBackend(PtxBackend):
         """Level 1 starts no driver; level 2 uses the GPU that would run the calls."""
         from trueno_cuda.device.hardware import probe
 
+        if self._number is not None:  # this process has opened another one, and asks for this one by name
+            return Probe(True, devices=(Found(self.device.name, self.device.arch),))
         return probe(level)
 
     def rates(self, call: Call) -> Rates:

@@ -6,6 +6,9 @@ flag after it.  Each block sends its share, says so to the same block of each ot
 one GPU never wait for one another.  A GPU has an inbox with two sides, which launches use in turn.  The side of a
 launch is free again: to begin one, a GPU has finished the one before, for which every other GPU must have begun it, and
 therefore finished its predecessor.  Sums are made in the order of the GPUs, so all of them get the same bits.
+
+Small sums need no flag, nor the wait of a fence before it: a packet of 16 bytes, which arrives as a whole, holds two
+numbers and twice the number of the launch (NCCL calls this LL).  Twice the bytes, and one crossing of the link.
 """
 
 from collections.abc import Callable
@@ -36,6 +39,10 @@ WAIT_S = 120.0
 """How long an emulated GPU waits for the others."""
 SIDE = 16 << 20
 """Bytes of a side that one GPU may fill."""
+SMALL = 1 << 15
+"""Numbers of a sum that are sent in packets."""
+WORDS = 4
+"""Of a packet: number, launch, number, launch."""
 RATES = Rates(launch_s=6e-6, flops=1e12, bytes=2e11)
 
 
@@ -49,17 +56,18 @@ class Exchange:
         self.number, self.devices, self.capacity = number, devices, capacity
         ranks = len(devices)
         self.inboxes = [d.empty((2, ranks, capacity), np.dtype(np.float32)) for d in devices]
+        self.packets = [d.to_device(np.zeros((2, ranks, SMALL * 2), np.uint32)) for d in devices]
         self.flags = [d.to_device(np.zeros((ranks, BLOCKS), np.uint32)) for d in devices]
         self.epochs = [d.to_device(np.zeros(BLOCKS, np.uint32)) for d in devices]
         for device in devices:
             device.wait()
         self._barrier, self._lock = Barrier(ranks), Lock()
 
-    def pointers(self, rank: int) -> list[int]:
+    def pointers(self, rank: int, small: bool) -> list[int]:
         """The addresses that a launch takes after its operands."""
-        others = [i for i in range(len(self.devices)) if i != rank]
-        own = [self.inboxes[rank], self.flags[rank], self.epochs[rank]]
-        arrays = [*own, *(self.inboxes[i] for i in others), *(self.flags[i] for i in others)]
+        kinds = (self.packets,) if small else (self.inboxes, self.flags)
+        arrays = [*(kind[rank] for kind in kinds), self.epochs[rank]]
+        arrays += [kind[i] for kind in kinds for i in range(len(self.devices)) if i != rank]
         return [x.data.ptr for x in arrays]
 
 
@@ -70,6 +78,8 @@ class Exchange:
             if i != rank:
                 self.inboxes[i].elements[epoch & 1, rank, : x.size] = x.elements.ravel()
                 self.flags[i].elements[rank] = epoch
+                if x.size <= SMALL:
+                    self.packets[i].elements[epoch & 1, rank, : packed(x.size)] = packets(x.elements, epoch)
         self._meet()
         with self._lock:
             launch()
@@ -80,6 +90,19 @@ class Exchange:
             self._barrier.wait(WAIT_S)
         except BrokenBarrierError:
             raise KernelError("an exchange waited for the other GPUs; execute their batches in threads") from None
+
+
+def packed(count: int) -> int:
+    """Words of the packets of so many numbers."""
+    return -(-count // 2) * WORDS
+
+
+def packets(x: np.ndarray[Any, Any], epoch: int) -> np.ndarray[Any, Any]:
+    """The words of numbers on their way in launch `epoch`."""
+    words = np.full(packed(x.size), epoch, np.uint32)
+    numbers = np.append(x.ravel(), np.zeros(x.size % 2, np.float32)).astype(np.float32)
+    words[::2] = numbers.view(np.uint32)
+    return words
 
 
 EXCHANGES: "WeakValueDictionary[int, Exchange]" = WeakValueDictionary()
@@ -182,6 +205,48 @@ def _sum(
     parts.end()
 
 
+def _small(
+    k: Builder, x: Pointer, out: Pointer, packets: Pointer, epochs: Pointer, count: Value, polls: Value,
+    *, N: int, RANK: int, **peers: Pointer,
+) -> None:  # fmt: skip
+    """out[i] = the sum of all GPUs' x[i], for `count` numbers, in packets."""
+    first, step = k.ctaid * THREADS + k.tid, k.nctaid * THREADS
+    epoch = epochs.load(k.ctaid) + 1
+    side = k.multiple_of((epoch & 1) * (N * SMALL * 2), WORDS)
+    others = {i: peers[f"packets_{i}"] + (side + RANK * SMALL * 2) for i in range(N) if i != RANK}
+    for i in k.range(first, (count + 1) // 2, step):
+        at, both = i * 2, i * 2 + 1 < count
+        mine = [x.load(at), x.load(at + 1, where=both)]
+        words = [mine[0].bits(u32), epoch, mine[1].bits(u32), epoch]
+        for pointer in others.values():
+            pointer.store(i * WORDS, words, order="relaxed", scope="system")
+        terms = []
+        for rank in range(N):
+            if rank == RANK:
+                terms.append(mine)
+                continue
+            inbox, turns = packets + (side + rank * SMALL * 2), k.var(u32, 0)
+            arrived = [k.var(f32, float("nan")) for _ in mine]
+            with k.loop() as loop:
+                one, seen, two, too = inbox.load(i * WORDS, vec=WORDS, order="relaxed", scope="system")
+                there = (seen == epoch) & (too == epoch)
+                with k.when(there):
+                    arrived[0].set(one.bits(f32))
+                    arrived[1].set(two.bits(f32))
+                turns += 1
+                loop.leave_if(there | (turns > polls))
+            terms.append(arrived)
+        total = terms[0]
+        for more in terms[1:]:
+            total = [a + b for a, b in zip(total, more, strict=True)]
+        out.store(at, total[0])
+        out.store(at + 1, total[1], where=both)
+    k.sync()
+    with k.when(k.tid == 0):
+        for block in k.range(k.ctaid, BLOCKS, k.nctaid):
+            epochs.store(block, epoch)
+
+
 def _rows(
     k: Builder, x: Pointer, out: Pointer, inbox: Pointer, flags: Pointer, epochs: Pointer, rows: Value, polls: Value,
     *, N: int, RANK: int, CAPACITY: int, V: int, WIDTHS: tuple[int, ...], **peers: Pointer,
@@ -203,10 +268,10 @@ def _rows(
 
 @cache
 def source(name: str, ranks: int, rank: int) -> Source:
-    body, word = {"sum": (_sum, "count"), "rows": (_rows, "rows")}[name]
-    others = [i for i in range(ranks) if i != rank]
-    pointers = {"x": ptr(f32), "out": ptr(f32), "inbox": ptr(f32), "flags": ptr(u32), "epochs": ptr(u32)}
-    pointers |= {f"inbox_{i}": ptr(f32) for i in others} | {f"flags_{i}": ptr(u32) for i in others}
+    body, word = {"sum": (_sum, "count"), "small": (_small, "count"), "rows": (_rows, "rows")}[name]
+    kinds = {"packets": ptr(u32)} if name == "small" else {"inbox": ptr(f32), "flags": ptr(u32)}
+    pointers = {"x": ptr(f32), "out": ptr(f32), **kinds, "epochs": ptr(u32)}
+    pointers |= {f"{what}_{i}": kind for what, kind in kinds.items() for i in range(ranks) if i != rank}
     return typed(body, f"exchange_{name}_{rank}_of_{ranks}", THREADS, pointers | {word: u32, "polls": u32})
 
 
@@ -216,7 +281,7 @@ def _kernel(name: str, device: Device, call: Call) -> Kernel:
     exchange, rank = EXCHANGES[static["group"]], static["rank"]
     if exchange.devices[rank] is not device:
         raise KernelError(f"{call.op.name}: part {rank} belongs to another GPU than {call.residency}")
-    ranks, pointers = len(exchange.devices), exchange.pointers(rank)
+    ranks = len(exchange.devices)
     polls = POLLS_EMULATED if device.software else POLLS
     made: dict[Any, Any] = {}
 
@@ -227,16 +292,18 @@ def _kernel(name: str, device: Device, call: Call) -> Kernel:
         if x.size > exchange.capacity:
             raise KernelError(f"{call.op.name}: {x.size} numbers; an exchange is made for {exchange.capacity}")
         vec = 4 if not any(w % 4 for w in (*widths, x.size)) and not (dense.data.ptr | out.data.ptr) % VECTOR else 1
-        key = x.size, x.shape[-1], vec
+        small, key = name == "sum" and x.size <= SMALL, (x.size, x.shape[-1:], vec)
         if key not in made:
-            constants: dict[str, Any] = {"N": ranks, "RANK": rank, "CAPACITY": exchange.capacity, "V": vec}
+            constants: dict[str, Any] = {"N": ranks, "RANK": rank}
+            if not small:
+                constants |= {"CAPACITY": exchange.capacity, "V": vec}
             if name == "rows":
                 constants["WIDTHS"] = widths
-            number = x.size // vec if name == "sum" else x.size // x.shape[-1]
-            blocks = min(BLOCKS, -(-x.size // (vec * THREADS)))
-            built = build(source(name, ranks, rank), device.arch, tuple(constants.items()))
-            made[key] = device.prepare(built, (blocks, 1, 1), (number, polls))
-        launch, addresses = made[key], [dense.data.ptr, out.data.ptr, *pointers]
+            number = x.size if small else x.size // vec if name == "sum" else x.size // x.shape[-1]
+            blocks = min(BLOCKS, -(-x.size // ((2 if small else vec) * THREADS)))
+            built = build(source("small" if small else name, ranks, rank), device.arch, tuple(constants.items()))
+            made[key] = device.prepare(built, (blocks, 1, 1), (number, polls)), exchange.pointers(rank, small)
+        launch, addresses = made[key][0], [dense.data.ptr, out.data.ptr, *made[key][1]]
         if device.software:
             device.host(lambda: exchange.emulate(rank, dense, lambda: launch(addresses)))
         else:
@@ -260,31 +327,42 @@ def rows(device: Device, call: Call) -> Kernel:
 
 # ------------------------------------------------------------------------------------- catalogue
 
-SMALL = 4096
-"""The capacity of a sample."""
+CAPACITY = 4096
+"""Of a sample."""
 
 
 def _build(arch: str, *, name: str, V: int) -> Built:
-    more = {"WIDTHS": (12, 20)} if name == "rows" else {}
-    return source(name, 2, 1).build(arch, N=2, RANK=1, CAPACITY=SMALL, V=V, **more)
+    more = {"small": {}, "sum": {"CAPACITY": CAPACITY, "V": V},
+            "rows": {"CAPACITY": CAPACITY, "V": V, "WIDTHS": (12, 20)}}[name]  # fmt: skip
+    return source(name, 2, 1).build(arch, N=2, RANK=1, **more)
 
 
 def _sample(rng: np.random.Generator, *, name: str, V: int) -> Sample:
     """The second of two GPUs, after the first one has sent its part."""
-    theirs, mine = (rng.standard_normal((61, n)).astype(np.float32) for n in ((12, 20) if name == "rows" else (20, 20)))
+    theirs, mine = (rng.standard_normal((61, n)).astype(np.float32) for n in ((12, 20) if name == "rows" else (19, 19)))
+    if name == "sum" and V > 1:
+        theirs, mine = theirs[:, :16].copy(), mine[:, :16].copy()
     value = np.hstack((theirs, mine)) if name == "rows" else theirs + mine
-    blocks = -(-mine.size // (V * THREADS))
-    inbox, flags = np.zeros((2, 2, SMALL), np.float32), np.zeros((2, BLOCKS), np.uint32)
+    blocks = -(-mine.size // ((2 if name == "small" else V) * THREADS))
+    epochs, ones = np.zeros(BLOCKS, np.uint32), np.ones(BLOCKS, np.uint32)
+    operands: dict[str, Any] = {"x": mine, "out": np.zeros(value.shape, np.float32), "epochs": epochs,
+                                "polls": POLLS_EMULATED}  # fmt: skip
+    wants = {"out": Want(value), "epochs": Want(ones)}
+    if name == "small":
+        here, there = np.zeros((2, 2, SMALL * 2), np.uint32), np.zeros((2, 2, SMALL * 2), np.uint32)
+        here[1, 0, : packed(theirs.size)] = packets(theirs, 1)
+        sent = there.copy()
+        sent[1, 1, : packed(mine.size)] = packets(mine, 1)
+        operands |= {"packets": here, "packets_0": there, "count": mine.size}
+        return Sample((blocks, 1, 1), operands, wants | {"packets_0": Want(sent)})
+    inbox, flags = np.zeros((2, 2, CAPACITY), np.float32), np.zeros((2, BLOCKS), np.uint32)
     inbox[1, 0, : theirs.size], flags[0, :blocks] = theirs.ravel(), 1
     there, told = np.zeros_like(inbox), np.zeros_like(flags)
     sent, said = there.copy(), told.copy()
     sent[1, 1, : mine.size], said[1, :blocks] = mine.ravel(), 1
-    operands = {"x": mine, "out": np.zeros(value.shape, np.float32), "inbox": inbox, "flags": flags,
-                "epochs": np.zeros(BLOCKS, np.uint32), "inbox_0": there, "flags_0": told,
-                ("rows" if name == "rows" else "count"): 61 if name == "rows" else mine.size // V,
-                "polls": POLLS_EMULATED}  # fmt: skip
-    wants = {"out": Want(value), "inbox_0": Want(sent), "flags_0": Want(said), "epochs": Want(np.ones(BLOCKS, np.uint32))}
-    return Sample((blocks, 1, 1), operands, wants)
+    operands |= {"inbox": inbox, "flags": flags, "inbox_0": there, "flags_0": told}
+    operands |= {"rows": 61} if name == "rows" else {"count": mine.size // V}
+    return Sample((blocks, 1, 1), operands, wants | {"inbox_0": Want(sent), "flags_0": Want(said)})
 
 
 CATALOGUE = [
@@ -294,8 +372,10 @@ CATALOGUE = [
         "the sum of all GPUs' numbers, or their rows beside each other, on each",
         _build,
         _sample,
-        (Constant("name", "sum", "what becomes of the parts", ("sum", "rows")),
-         Constant("V", 4, "elements an access", (1, 4))),
-        variants=({}, {"V": 1}, {"name": "rows"}, {"name": "rows", "V": 1}),
+        (
+            Constant("name", "sum", "what becomes of the parts", ("sum", "small", "rows")),
+            Constant("V", 4, "elements an access", (1, 4)),
+        ),
+        variants=({}, {"V": 1}, {"name": "small"}, {"name": "rows"}, {"name": "rows", "V": 1}),
     )
-]  # fmt: skip
+]

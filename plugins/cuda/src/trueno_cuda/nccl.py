@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 import numpy as np
-from trueno.errors import DeviceError, DtypeError, ParameterError, ShapeError
+from trueno.errors import DeviceError, DtypeError, OutError, ParameterError, ShapeError
 
 from trueno_cuda.device.launching import opened
 from trueno_cuda.kernels.exchange import EXCHANGES, SIDE, Exchange, exchanged_rows, exchanged_sum
@@ -53,17 +53,19 @@ class Communicator:
 
     # ---- messages -------------------------------------------------------------------------------------
 
-    def all_reduce(self, arrays: Sequence[Any], op: str = "sum") -> list[Any]:
+    def all_reduce(self, arrays: Sequence[Any], op: str = "sum", out: Sequence[Any] | None = None) -> list[Any]:
         """The sum of all arrays, element by element, on each GPU; op: sum, prod, max or min.
 
-        arrays: of one shape and dtype, or handles of float32, whose only op is the sum.
+        arrays: of one shape and dtype, or handles of float32, whose only op is the sum.  out: arrays to write to, which
+        may be `arrays` themselves.
         """
         shapes = self._message("all_reduce", arrays, op)
         if self._recorded("all_reduce", arrays):
-            if op != "sum":
-                raise ParameterError(f"all_reduce: op is {op!r}; batches record sums alone")
+            if op != "sum" or out is not None:
+                problem = f"op is {op!r}" if op != "sum" else "out is given"
+                raise ParameterError(f"all_reduce: {problem}; batches record sums alone, and allocate their results")
             return self._record(exchanged_sum, arrays, {})
-        results = self._empty(arrays, shapes)
+        results = self._empty(arrays, shapes, out)
         self._transport().all_reduce(arrays, results, op)
         return results
 
@@ -129,10 +131,10 @@ class Communicator:
             if not hasattr(x, "shape") or not hasattr(x, "dtype") or isinstance(x, np.ndarray):
                 move = f"trueno.to(x, {self.devices[i]!r})"
                 raise DeviceError(f"{what}: array {i} is a {type(x).__name__}, not of {self.devices[i]}; move it: {move}")
-        shapes = [tuple(map(int, x.shape)) for x in arrays]
-        if len({s[:-1] if free else s for s in shapes}) > 1 or len(set(map(len, shapes))) > 1:
+        shapes = [tuple(x.shape) for x in arrays]
+        if any((s[:-1] if free else s) != (shapes[0][:-1] if free else shapes[0]) for s in shapes):
             raise ShapeError(f"{what}: the arrays have shapes {', '.join(map(str, shapes))}; they must agree")
-        if len({np.dtype(x.dtype) for x in arrays}) > 1:
+        if any(x.dtype != arrays[0].dtype for x in arrays):
             raise DtypeError(f"{what}: the arrays are {', '.join(str(np.dtype(x.dtype)) for x in arrays)}; of one dtype")
         return shapes
 
@@ -155,12 +157,26 @@ class Communicator:
         static = static | {"group": exchange.number}
         return [h.batch.call(op, h, rank=i, **static) for i, h in enumerate(handles)]
 
-    def _empty(self, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    def _empty(self, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]], out: Any = None) -> list[Any]:
+        """New arrays for the results, or `out`."""
+        self._placed("array", arrays)
+        if out is None:
+            return [g.empty(s, x.dtype) for g, s, x in zip(self._gpus, shapes, arrays, strict=True)]
+        if not isinstance(out, (list, tuple)) or len(out) != len(self):
+            raise OutError(f"Communicator: out must be a list of {len(self)} arrays, one of each device")
+        self._placed("out", out)
+        for i, (x, shape) in enumerate(zip(out, shapes, strict=True)):
+            if tuple(x.shape) != shape or x.dtype != arrays[0].dtype or not x._c_contiguous:
+                problem = f"out {i} is {x.dtype} of shape {tuple(x.shape)}"
+                raise OutError(f"Communicator: {problem}; it must be {arrays[0].dtype} of shape {shape}, in C order")
+        return list(out)
+
+    def _placed(self, what: str, arrays: Sequence[Any]) -> None:
+        """Raise DeviceError for an array that is not where its place in the message says."""
         for i, (gpu, x) in enumerate(zip(self._gpus, arrays, strict=True)):
-            there = getattr(x.data, "device_id", None)
+            there = getattr(getattr(x, "data", None), "device_id", None)
             if there != gpu.number:
-                raise DeviceError(f"Communicator: array {i} is on GPU {there}, and {self.devices[i]} is its place")
-        return [g.empty(s, np.dtype(x.dtype)) for g, s, x in zip(self._gpus, shapes, arrays, strict=True)]
+                raise DeviceError(f"Communicator: {what} {i} is on GPU {there}, and {self.devices[i]} is its place")
 
     def _transport(self) -> Any:
         if self._links is None:

@@ -92,10 +92,6 @@ class Gpu:
         """The handle of the stream to which this thread's work goes."""
         return self._stream()
 
-    def current(self) -> AbstractContextManager[Any]:
-        """This GPU as the thread's current one, inside."""
-        return self._context
-
     # ---- memory ----------------------------------------------------------------------------------------
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -321,7 +317,8 @@ class Gpu:
             if len(self._maps) >= MOST_MAPS:
                 self._maps.clear()
             pitches = [prod(shape[i:]) * TYPES[element].bytes for i in range(1, len(shape))]
-            encoded = tensor_maps.encoded(self.driver, address, element, shape, pitches, box, swizzle)
+            with self._context:
+                encoded = tensor_maps.encoded(self.driver, address, element, shape, pitches, box, swizzle)
             self._maps[key] = encoded
         return encoded
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from ml_dtypes import bfloat16
 from trueno.errors import BackendUnavailable, KernelError
 
 from trueno_cuda.device.hardware import runtime
@@ -14,6 +15,9 @@ TYPES: Final = {
     "bfloat16": 9,
 }  # fmt: skip
 """ncclDataType_t by NumPy's names."""
+NUMBERS: Final = {np.dtype(name): number for name, number in TYPES.items() if name != "bfloat16"} | {
+    np.dtype(bfloat16): TYPES["bfloat16"]}  # fmt: skip
+"""The same by dtypes, whose names take microseconds."""
 OPS: Final = {"sum": 0, "prod": 1, "max": 2, "min": 3}
 """ncclRedOp_t."""
 MISSING: Final = "NCCL is not installed, or CuPy cannot load it; pip install nvidia-nccl-cu13, or nvidia-nccl-cu12"
@@ -30,31 +34,28 @@ class Links:
         self._communicators = self._checked(lambda: library.NcclCommunicator.initAll([g.number for g in gpus]))
 
     def all_reduce(self, arrays: Sequence[Any], results: Sequence[Any], op: str) -> None:
-        self._each("allReduce", arrays, results, lambda i: (arrays[i].size, *self._type(arrays), OPS[op]))
+        self._each("allReduce", arrays, results, arrays[0].size, OPS[op])
 
     def all_gather(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
-        self._each("allGather", arrays, results, lambda i: (arrays[i].size, *self._type(arrays)))
+        self._each("allGather", arrays, results, arrays[0].size)
 
     def reduce_scatter(self, arrays: Sequence[Any], results: Sequence[Any], op: str) -> None:
-        self._each("reduceScatter", arrays, results, lambda i: (results[i].size, *self._type(arrays), OPS[op]))
+        self._each("reduceScatter", arrays, results, results[0].size, OPS[op])
 
     def broadcast(self, arrays: Sequence[Any], results: Sequence[Any], root: int) -> None:
-        self._each("broadcast", arrays, results, lambda i: (arrays[i].size, *self._type(arrays), root))
+        self._each("broadcast", arrays, results, arrays[0].size, root)
 
-    def _type(self, arrays: Sequence[Any]) -> tuple[int]:
-        return (TYPES[np.dtype(arrays[0].dtype).name],)
-
-    def _each(self, name: str, arrays: Sequence[Any], results: Sequence[Any], rest: Callable[[int], Any]) -> None:
-        """One call for each GPU, on its current stream, as one group."""
+    def _each(self, name: str, arrays: Sequence[Any], results: Sequence[Any], size: int, *more: int) -> None:
+        """One call for each GPU, on its current stream, as one group; NCCL makes each GPU current itself."""
         library: Any = self._library
         arrays = [gpu.contiguous(x) for gpu, x in zip(self.gpus, arrays, strict=True)]
+        kind = NUMBERS[arrays[0].dtype]
 
         def group() -> None:
             library.groupStart()
             try:
-                for i, (gpu, one) in enumerate(zip(self.gpus, self._communicators, strict=True)):
-                    with gpu.current():
-                        getattr(one, name)(arrays[i].data.ptr, results[i].data.ptr, *rest(i), gpu.stream())
+                for gpu, one, x, y in zip(self.gpus, self._communicators, arrays, results, strict=True):
+                    getattr(one, name)(x.data.ptr, y.data.ptr, size, kind, *more, gpu.stream())
             finally:
                 library.groupEnd()
 

@@ -137,7 +137,10 @@ class Parallel(Model):
         parts = [next(one) for one in generators]
         while True:
             what, given = parts[0][0], [part for _, part in parts]
-            whole = self.links.all_reduce(given) if what == "sum" else self.links.all_gather(given, -1)
+            if what == "rows":
+                whole = self.links.all_gather(given, -1)
+            else:  # arrays are of no other use, so the sum takes their place
+                whole = self.links.all_reduce(given, out=None if hasattr(given[0], "batch") else given)
             parts, done = [], []
             for one, y in zip(generators, whole, strict=True):
                 try:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 from ml_dtypes import bfloat16
-from trueno.errors import BackendUnavailable, KernelError
+from trueno.errors import BackendUnavailable, DtypeError, KernelError
 
 from trueno_cuda.device.hardware import runtime
 from trueno_cuda.device.hardware.gpu import Gpu
@@ -49,7 +49,9 @@ class Links:
         """One call for each GPU, on its current stream, as one group; NCCL makes each GPU current itself."""
         library: Any = self._library
         arrays = [gpu.contiguous(x) for gpu, x in zip(self.gpus, arrays, strict=True)]
-        kind = NUMBERS[arrays[0].dtype]
+        kind = NUMBERS.get(arrays[0].dtype)
+        if kind is None:
+            raise DtypeError(f"cuda: NCCL has no {arrays[0].dtype}; it knows {', '.join(TYPES)}")
 
         def group() -> None:
             library.groupStart()

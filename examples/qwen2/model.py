@@ -6,7 +6,7 @@ Where several GPUs share the weights (`examples.qwen2.parallel`), each computes 
 what becomes of the parts, "sum" or "rows", and get the whole back.
 """
 
-from collections import namedtuple
+from collections import Counter, namedtuple
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -19,6 +19,16 @@ from examples.qwen2.checkpoint import Checkpoint, EngineError
 
 Sampling = namedtuple("Sampling", "temperature top_k top_p min_p", defaults=(0.0, 0, 1.0, 0.0))
 """temperature: 0 takes the most likely token.  top_k, top_p, min_p: which others may be taken; 0, 1, 0 for all."""
+
+
+RECORDED = 2
+"""Prompts that stay recorded, each with its own buffers."""
+
+
+def padded(count: int) -> int:
+    """The length of the recorded prompt that so many tokens are computed in: at most an eighth of them more."""
+    unit = max(1 << (count - 1).bit_length() >> 4, 1)
+    return -(-count // unit) * unit
 
 
 def sample(logits: Any, how: Sampling, number: float) -> int:
@@ -119,6 +129,8 @@ class Model:
         self.output = Projection(self, "token_embd" if tied else "output")
         self.embedding = self.output.parts[0][0] if tied else self.load("token_embd.weight")
         self.step: Step | None = None
+        self.prompts_recorded: dict[Any, Any] = {}
+        self.lengths: Counter[int] = Counter()
 
     def _loaded(self, name: str) -> SimpleNamespace:
         part = partial(Projection, self)
@@ -164,7 +176,28 @@ class Model:
 
     def forward(self, tokens: Sequence[int], cache: Any, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
+        if prompt := self._prompt(tokens, cache, first, lambda size: Prompt(self, cache.pages, size)):
+            prompt.run(self.known(tokens), cache.number)
+            return prompt.batch.read(prompt.logits).reshape((1, -1))
         return alone(self.logits(tokens, cache, first))
+
+    def _prompt(self, tokens: Sequence[int], cache: Any, first: int, record: Any) -> Any:
+        """The recorded prompt for these tokens; None for few tokens, and for a length that is seen for the first time.
+
+        A device then computes it without Python between its kernels, and products share and finish what is beside them.
+        """
+        size, pages = padded(len(tokens)), cache.pages
+        if self.checkpoint.guarded or pages.device == "host" or cache.length or not 64 < len(tokens) == first + 1:
+            return None
+        self.lengths[size] += 1
+        if self.lengths[size] == 1:
+            return None
+        key = size, id(pages)
+        prompt = self.prompts_recorded.pop(key, None) or record(size)
+        self.prompts_recorded[key] = prompt  # the latest ones are the last ones
+        if len(self.prompts_recorded) > RECORDED:
+            del self.prompts_recorded[next(iter(self.prompts_recorded))]
+        return prompt
 
     def logits(self, tokens: Sequence[int], cache: Cache, first: int) -> Any:
         """The same, of the tokens that this model's output matrix has rows for."""
@@ -236,3 +269,41 @@ class Step:
         self.logits = self.batch.keep(logits.reshape((count, self.model.config.vocabulary)))
         self.drawn = self.batch.sample(self.logits, self.live, **how._asdict())
         self.batch.feed(self.tokens, self.drawn)  # one token leads to the next without the host
+
+
+class Prompt:
+    """The first `size` tokens of a sequence, recorded in a batch; fewer ones are padded with some that none of them sees.
+
+    finish: as of `Step`.
+    """
+
+    def __init__(self, model: Model, pages: trueno.KVCache, size: int, finish: Any = alone) -> None:
+        self.model, self.pages, self.size, self.batch = model, pages, size, trueno.Batch(model.backend)
+        self.slots, self.last = np.full(size, -1, np.int64), np.zeros(1, np.int64)
+        self.tokens = self.batch.upload(np.zeros(size, np.int64))
+        self.live = [self.batch.upload(x, live=True) for x in (self.slots, self.last)]
+        self.parts = finish(self.record())
+
+    def record(self) -> Any:
+        """Record everything from the tokens to the logits after the last one."""
+        positions = self.batch.upload(np.arange(self.size))
+        y = yield from self.model.states(self.batch, self.tokens, positions, self.attend)
+        y = self.batch.embedding_lookup(y, self.live[1])
+        (logits,) = self.model.output(self.batch, y.reshape((self.model.config.width,)))
+        self.logits = self.batch.keep(logits)
+
+    def attend(self, layer: int, q: Any, k: Any, v: Any) -> Any:
+        """Attention among these tokens, whose keys and values the cache gets."""
+        for pages, x in zip(self.pages.pages(layer), (k, v), strict=True):
+            self.batch.kv_cache_scatter(self.batch.upload(pages), x, self.live[0])
+        return self.batch.attention(q, k, v, causal=True)
+
+    def run(self, tokens: Any, number: int) -> None:
+        """Begin to compute tokens of a sequence that has none yet."""
+        self.slots[:], self.last[0] = -1, len(tokens) - 1
+        self.pages.truncate(number, 0)
+        self.slots[: len(tokens)] = self.pages.reserve([number], len(tokens))
+        self.batch.update(self.tokens, np.pad(tokens, (0, self.size - len(tokens))))
+        self.batch.execute(wait=False)
+        self.slots[:] = -1
+        self.pages.commit([number], len(tokens))

@@ -5,8 +5,10 @@ layer has two sums over all GPUs.  Prompts exchange them by NCCL; a decode step 
 sums are launches of their own, and replayed by a thread for each.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +18,11 @@ import trueno
 from trueno.backend import format_of
 
 from examples.qwen2.checkpoint import Checkpoint, EngineError
-from examples.qwen2.model import Cache, Model, Sampling, Step
+from examples.qwen2.model import Cache, Model, Prompt, Sampling, Step
 
 OUTPUT = "output.weight"
+PROMPT = 4096
+"""Tokens whose sums fit into a message inside a batch."""
 
 
 class Shard:
@@ -92,6 +96,11 @@ class Caches:
         self.parts = parts
 
     @property
+    def pages(self) -> trueno.KVCache:
+        """Those of the first GPU, which stand for all of them."""
+        return self.parts[0].pages
+
+    @property
     def length(self) -> int:
         """Tokens in every layer of every GPU; a smaller number forgets the last ones."""
         return min(part.length for part in self.parts)
@@ -117,10 +126,12 @@ class Parallel(Model):
         from trueno_cuda.nccl import Communicator
 
         shards = [Shard(checkpoint, i, len(devices)) for i in range(len(devices))]
-        self.links = Communicator(*devices)
+        self.links = Communicator(*devices, side=PROMPT * checkpoint.config.width * 4)
         self.models = [Model(shard, d, activations, track, cache) for shard, d in zip(shards, devices, strict=True)]
         self.checkpoint, self.config, self.on_host = checkpoint, checkpoint.config, False
         self.steps: tuple[Any, list[Step]] = None, []
+        self.prompts_recorded: dict[Any, Any] = {}
+        self.lengths: Counter[int] = Counter()
         self.threads = ThreadPoolExecutor(len(devices), "gpu")
 
     @property
@@ -152,8 +163,22 @@ class Parallel(Model):
 
     def forward(self, tokens: Sequence[int], cache: Caches, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
+        if prompts := self._prompt(tokens, cache, first, partial(self._record, cache)):
+            runs = [self.threads.submit(prompt.run, self.known(tokens), part.number)
+                    for prompt, part in zip(prompts, cache.parts, strict=True)]  # fmt: skip
+            for run in runs:
+                run.result()
+            return np.concatenate([p.batch.read(p.logits).reshape((1, -1)) for p in prompts], axis=1)
         generators = [m.logits(tokens, c, first) for m, c in zip(self.models, cache.parts, strict=True)]
         return np.concatenate(self.together(generators), axis=1)
+
+    def _record(self, cache: Caches, size: int) -> list[Prompt]:
+        """A prompt of `size` tokens, recorded on each GPU."""
+        if size > PROMPT:
+            return []
+        prompts = [Prompt(m, part.pages, size, iter) for m, part in zip(self.models, cache.parts, strict=True)]
+        self.together([prompt.parts for prompt in prompts])
+        return prompts
 
     def _started(self, tokens: Sequence[int], caches: Sequence[Caches], how: Sampling) -> list[Step]:
         """The recorded step of each GPU, which begins with these tokens."""

@@ -11,7 +11,7 @@ Small sums need no flag, nor the wait of a fence before it: a packet of 16 bytes
 numbers and twice the number of the launch (NCCL calls this LL).  Twice the bytes, and one crossing of the link.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate
 from threading import Barrier, BrokenBarrierError, Lock
@@ -30,8 +30,8 @@ from trueno_cuda.ptx import Builder, Pointer, Source, Value, f32, ptr, u32
 from trueno_cuda.ptx import Kernel as Built
 
 THREADS = 256
-BLOCKS = 32
-"""The most blocks of a launch, each with a flag for each GPU."""
+BLOCKS, UNROLL = 128, 4
+"""The most blocks of a launch, each with a flag for each GPU; vectors of a thread that are on their way at once."""
 POLLS = 1 << 24
 """Looks at a flag, each a microsecond or less, after which a GPU gives up: its results are NaN then."""
 POLLS_EMULATED = 64
@@ -151,10 +151,18 @@ class _Parts:
     def send(self, x: Pointer, count: Value, V: int) -> None:
         """`count` vectors, each to all others."""
         to = [pointer + (self.side + self.RANK * self.CAPACITY) for pointer in self.inboxes]
-        for i in self.k.range(self.first, count, self.step):
-            values = x.load(i * V, vec=V)
-            for pointer in to:
-                pointer.store(i * V, values)
+        for places in self.turns(count):
+            loaded = [(at, where, x.load(at * V, vec=V, where=where)) for at, where in places]
+            for at, where, values in loaded:
+                for pointer in to:
+                    pointer.store(at * V, values, where=where)
+
+    def turns(self, count: Value) -> Iterator[list[tuple[Value, Value]]]:
+        """Places of some of `count` vectors, and whether they are below it: the same for whom sends and who reads."""
+        k = self.k
+        for base in k.range(self.first, count, self.step * UNROLL):
+            places = [base + self.step * n for n in range(UNROLL)]
+            yield [(at, at < count) for at in places]
 
     def meet(self, polls: Value) -> Value:
         """Say that this block's share is sent, and wait for the same block of the others; whether one did not come."""
@@ -197,11 +205,12 @@ def _sum(
     parts.send(x, count, V)
     late = parts.meet(polls)
     arrived = [x if rank == RANK else parts.sent(rank) for rank in range(N)]
-    for i in k.range(parts.first, count, parts.step):
-        first, *rest = [pointer.load(i * V, vec=V) for pointer in arrived]
-        for terms in rest:
-            first = [a + b for a, b in zip(first, terms, strict=True)]
-        out.store(i * V, [k.select(late, float("nan"), value) for value in first])
+    for places in parts.turns(count):
+        loaded = [[pointer.load(at * V, vec=V, where=where) for pointer in arrived] for at, where in places]
+        for (at, where), (first, *rest) in zip(places, loaded, strict=True):
+            for terms in rest:
+                first = [a + b for a, b in zip(first, terms, strict=True)]
+            out.store(at * V, [k.select(late, float("nan"), value) for value in first], where=where)
     parts.end()
 
 

@@ -80,10 +80,13 @@ class Projection:
 
 
 class Cache:
-    """A sequence on the pages of a cache; those of one batch are forks of one another, and share the pages."""
+    """A sequence on the pages of a cache; those of one batch are forks of one another, and share the pages.
 
-    def __init__(self, pages: trueno.KVCache, number: int) -> None:
-        self.pages, self.number = pages, number
+    products: those of attention among a prompt's tokens.
+    """
+
+    def __init__(self, pages: trueno.KVCache, number: int, products: str = "f32") -> None:
+        self.pages, self.number, self.products = pages, number, products
 
     @property
     def length(self) -> int:
@@ -98,12 +101,12 @@ class Cache:
         """Attention of new tokens over the whole sequence, which gets their keys and values."""
         self.pages.append(layer, k, v, self.number)
         if self.pages.device != "host" and 8 < q.shape[0] == self.pages.lengths([self.number], layer)[0]:
-            return trueno.attention(q, k, v, causal=True)
+            return trueno.attention(q, k, v, causal=True, products=self.products)
         return self.pages.attend(layer, q, self.number)
 
     def fork(self) -> "Cache":
         """Another sequence that begins with the same tokens, which are neither computed nor stored again."""
-        return Cache(self.pages, self.pages.fork(self.number))
+        return Cache(self.pages, self.pages.fork(self.number), self.products)
 
     def release(self) -> None:
         self.pages.release(self.number)
@@ -119,6 +122,7 @@ class Model:
             raise EngineError(f"{checkpoint.path}: its weights take {need} bytes, and {free} are free on {backend}")
         self.checkpoint, self.config, self.activations = checkpoint, checkpoint.config, activations
         self.prompts = "bf16" if activations == "q8" and str(backend).startswith("cuda") else activations
+        self.products = "bf16" if self.prompts == "bf16" else "f32"
         self.backend, self.put = backend, lambda x: x if x is None or not backend else trueno.to(x, backend)
         self.load = lambda name: self.put(checkpoint.load(name))  # None where the file has no such tensor
         self.on_host = isinstance(self.put(np.zeros(1, np.float32)), np.ndarray)
@@ -144,7 +148,7 @@ class Model:
         c = self.config
         pages = trueno.KVCache(c.layers, c.kv_heads, c.head, dtype=self.dtype, sequences=sequences, page=256,
                                capacity=min(tokens or c.context, c.context), device=self.backend or "")  # fmt: skip
-        return Cache(pages, pages.new())
+        return Cache(pages, pages.new(), self.products)
 
     def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
         """A generator of the states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
@@ -296,7 +300,7 @@ class Prompt:
         """Attention among these tokens, whose keys and values the cache gets."""
         for pages, x in zip(self.pages.pages(layer), (k, v), strict=True):
             self.batch.kv_cache_scatter(self.batch.upload(pages), x, self.live[0])
-        return self.batch.attention(q, k, v, causal=True)
+        return self.batch.attention(q, k, v, causal=True, products=self.model.products)
 
     def run(self, tokens: Any, number: int) -> None:
         """Begin to compute tokens of a sequence that has none yet."""

@@ -213,7 +213,7 @@ class Emulator:
             run()
 
     def contiguous(self, x: Array) -> Array:
-        if x.data.device_id != self.number:
+        if not self.alone and x.data.device_id != self.number:
             raise DeviceError(
                 f"cuda_emulated: an array lives on GPU {x.data.device_id}, and this is GPU {self.number}; trueno.to "
                 "copies it"

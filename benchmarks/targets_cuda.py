@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import cuda, engine_cuda, lz4_gpu
+from benchmarks.rows import cuda, engine_cuda, gpus, lz4_gpu
 from benchmarks.verdict import Verdict, missing, one, times
 
 CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
@@ -85,6 +85,28 @@ def lz4_verdicts(records: Sequence[Record]) -> list[Verdict]:
             continue
         verdicts.append(one(records, keys["wgpu"], row, target, lambda v, best=cuda_rate: f"{v / best:.2f}, {_rate(v)}",
                             lambda v, best=cuda_rate: v >= LZ4_WGPU * best))  # fmt: skip
+    return verdicts
+
+
+def gpus_verdicts(records: Sequence[Record]) -> list[Verdict]:
+    """Of several GPUs: the bars are of two and of four."""
+    count = len(gpus.names())
+    where, four = f"on {count or 'several'} GPUs", count == 4
+    keys = {name: (gpus.GROUP, name, where) for name in (gpus.REDUCE, gpus.INSIDE)}
+    keys |= {name: (gpus.GROUP, name, f"7b {where}") for name in (gpus.DECODE, gpus.PREFILL)}
+    least = {gpus.DECODE: 2.2 if four else 1.5, gpus.PREFILL: 3.2 if four else 1.8}
+    shared = next((r.ratios[0] for r in records if (r.group, r.name, r.shape) == keys[gpus.REDUCE] and r.ratios), 0.0)
+    verdicts = [
+        one(records, keys[gpus.REDUCE], f"cuda, {where}: {gpus.REDUCE}", f"≥ 0.98 of {gpus.NCCL}",
+            lambda v: f"{shared:.2f}, {_rate(v)}", lambda v: shared >= 0.98),
+        one(records, keys[gpus.INSIDE], f"cuda, {where}: {gpus.INSIDE}", f"≤ {duration(8e-6)}", duration,
+            lambda v: v <= 8e-6),
+    ]  # fmt: skip
+    for name, at_least in least.items():
+        verdicts.append(
+            one(records, keys[name], f"cuda, engine 7b {where}: {name} over one GPU", f"≥ {at_least:g}×", times,
+                lambda v, at_least=at_least: v >= at_least)
+        )  # fmt: skip
     return verdicts
 
 

@@ -73,6 +73,7 @@ def groups() -> dict[str, Cells]:
         engine_cuda,
         functions,
         general,
+        gpus,
         guards,
         inplace,
         language,
@@ -118,5 +119,6 @@ def groups() -> dict[str, Cells]:
         "cuda": cuda.cells,
         "engine_cuda": engine_cuda.cells,
         "lz4_gpu": lz4_gpu.cells,
+        "gpus": gpus.cells,
         "regret": regret.cells,
     }

@@ -16,6 +16,7 @@ from trueno.backend import replacing
 from examples.qwen2.bench import bench
 from examples.qwen2.checkpoint import ARCHITECTURES, Checkpoint, EngineError
 from examples.qwen2.model import Model
+from examples.qwen2.parallel import Parallel
 from examples.qwen2.synthesize import SHAPES, synthesize
 from examples.qwen2.text import Sampling, chat, continuations, perplexity
 from examples.qwen2.tokenizer import Text
@@ -47,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
             p.add_argument("--backend", help="compute there, not where Trueno predicts the least time")
             p.add_argument("--activations", choices=("q8", "f32"), default="q8", help="of quantized products")
             p.add_argument("--cache", choices=("float32", "float16"), help="of keys, values; else float16 on devices")
+            p.add_argument("--gpus", **numbers(1, 1) | {"help": "share the weights among so many GPUs of the backend"})
             p.add_argument("--guard", action="store_true", help="stop at the first NaN or Inf; name layer and op")
         for option, keywords in options.items():
             p.add_argument(f"-{option}" if len(option) == 1 else f"--{option.replace('_', '-')}", **keywords)
@@ -122,7 +124,13 @@ def main() -> None:
         guard = trueno.JidokaGuard().on(trueno.Condition.NAN, stop).on(trueno.Condition.INF, stop)
         with guard if a.guard else nullcontext(), trueno.use(a.backend) if a.backend else nullcontext():
             progress = (iter, track)[sys.stderr.isatty()]
-            model = Model(Checkpoint(a.model, a.guard), a.backend, a.activations, progress, a.cache)
+            checkpoint, how = Checkpoint(a.model, a.guard), (a.activations, progress, a.cache)
+            if a.gpus > 1:
+                if a.guard:
+                    raise EngineError("--guard looks into one GPU's layers; leave out --gpus")
+                model = Parallel(checkpoint, [f"{a.backend or 'cuda'}:{i}" for i in range(a.gpus)], *how)
+            else:
+                model = Model(checkpoint, a.backend, *how)
             try:
                 return {"bench": measure, "logits": logits}.get(a.command, talk)(a, model)
             except trueno.GuardError as error:

@@ -2,9 +2,11 @@
 
 Activations are [tokens, numbers], or [numbers] for a single token; only attention tells sequences apart.  `ops` is
 `trueno`, which computes prompts at once, or a `trueno.Batch`, which records the step from one token to the next.
+Where several GPUs share the weights (`examples.qwen2.parallel`), each computes a part: generators here yield it with
+what becomes of the parts, "sum" or "rows", and get the whole back.
 """
 
-from collections import namedtuple
+from collections import Counter, namedtuple
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -19,12 +21,32 @@ Sampling = namedtuple("Sampling", "temperature top_k top_p min_p", defaults=(0.0
 """temperature: 0 takes the most likely token.  top_k, top_p, min_p: which others may be taken; 0, 1, 0 for all."""
 
 
+RECORDED = 2
+"""Prompts that stay recorded, each with its own buffers."""
+
+
+def padded(count: int) -> int:
+    """The length of the recorded prompt that so many tokens are computed in: at most an eighth of them more."""
+    unit = max(1 << (count - 1).bit_length() >> 4, 1)
+    return -(-count // unit) * unit
+
+
 def sample(logits: Any, how: Sampling, number: float) -> int:
     """A token, drawn by a number in [0, 1)."""
     if not np.isfinite(logits.max()):
         raise EngineError("the logits are not finite, so the weights are damaged; --guard says where")
     with trueno.use():  # the logits are on the host
         return int(trueno.sample(logits, np.float32(number), **how._asdict()))
+
+
+def alone(parts: Any) -> Any:
+    """What a generator returns where this model is the only one, so that its part is the whole."""
+    try:
+        _, whole = next(parts)
+        while True:
+            _, whole = parts.send(whole)
+    except StopIteration as end:
+        return end.value
 
 
 def operand(ops: Any, x: Any) -> Any:
@@ -58,10 +80,13 @@ class Projection:
 
 
 class Cache:
-    """A sequence on the pages of a cache; those of one batch are forks of one another, and share the pages."""
+    """A sequence on the pages of a cache; those of one batch are forks of one another, and share the pages.
 
-    def __init__(self, pages: trueno.KVCache, number: int) -> None:
-        self.pages, self.number = pages, number
+    products: those of attention among a prompt's tokens.
+    """
+
+    def __init__(self, pages: trueno.KVCache, number: int, products: str = "f32") -> None:
+        self.pages, self.number, self.products = pages, number, products
 
     @property
     def length(self) -> int:
@@ -76,12 +101,12 @@ class Cache:
         """Attention of new tokens over the whole sequence, which gets their keys and values."""
         self.pages.append(layer, k, v, self.number)
         if self.pages.device != "host" and 8 < q.shape[0] == self.pages.lengths([self.number], layer)[0]:
-            return trueno.attention(q, k, v, causal=True)
+            return trueno.attention(q, k, v, causal=True, products=self.products)
         return self.pages.attend(layer, q, self.number)
 
     def fork(self) -> "Cache":
         """Another sequence that begins with the same tokens, which are neither computed nor stored again."""
-        return Cache(self.pages, self.pages.fork(self.number))
+        return Cache(self.pages, self.pages.fork(self.number), self.products)
 
     def release(self) -> None:
         self.pages.release(self.number)
@@ -97,6 +122,7 @@ class Model:
             raise EngineError(f"{checkpoint.path}: its weights take {need} bytes, and {free} are free on {backend}")
         self.checkpoint, self.config, self.activations = checkpoint, checkpoint.config, activations
         self.prompts = "bf16" if activations == "q8" and str(backend).startswith("cuda") else activations
+        self.products = "bf16" if self.prompts == "bf16" else "f32"
         self.backend, self.put = backend, lambda x: x if x is None or not backend else trueno.to(x, backend)
         self.load = lambda name: self.put(checkpoint.load(name))  # None where the file has no such tensor
         self.on_host = isinstance(self.put(np.zeros(1, np.float32)), np.ndarray)
@@ -107,6 +133,8 @@ class Model:
         self.output = Projection(self, "token_embd" if tied else "output")
         self.embedding = self.output.parts[0][0] if tied else self.load("token_embd.weight")
         self.step: Step | None = None
+        self.prompts_recorded: dict[Any, Any] = {}
+        self.lengths: Counter[int] = Counter()
 
     def _loaded(self, name: str) -> SimpleNamespace:
         part = partial(Projection, self)
@@ -120,10 +148,10 @@ class Model:
         c = self.config
         pages = trueno.KVCache(c.layers, c.kv_heads, c.head, dtype=self.dtype, sequences=sequences, page=256,
                                capacity=min(tokens or c.context, c.context), device=self.backend or "")  # fmt: skip
-        return Cache(pages, pages.new())
+        return Cache(pages, pages.new(), self.products)
 
     def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
-        """The states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
+        """A generator of the states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
         c, count, weight, self.place = self.config, tokens.shape[0], partial(operand, ops), "token_embd"
         lookup = (
             ops.quant_embedding_lookup if isinstance(self.embedding, trueno.QuantizedMatrix) else ops.embedding_lookup
@@ -135,9 +163,11 @@ class Model:
             q, k, v = (part.reshape((count, part.shape[-1] // c.head, c.head)) for part in layer.qkv(ops, y))
             q, k = (ops.rope(part, positions, **c.rope) for part in (q, k))
             (y,) = layer.out(ops, attend(i, q, k, v).reshape((*x.shape[:-1], c.heads * c.head)))
+            y = yield "sum", y
             x, y = ops.residual_rms_norm(y, x, weight(layer.feed_norm), eps=c.eps)
             gate, up = layer.gate_up(ops, y)
             (y,) = layer.down(ops, ops.swiglu(gate, up))
+            y = yield "sum", y
             x, y = ops.residual_rms_norm(y, x, weight(next_norm), eps=c.eps)
         self.place = "output"
         return y
@@ -148,15 +178,41 @@ class Model:
             raise EngineError(f"token {unknown[0]} is unknown; the model has tokens 0 to {self.config.vocabulary - 1}")
         return np.array(tokens, np.int64)
 
-    def forward(self, tokens: Sequence[int], cache: Cache, first: int = 0) -> Any:
+    def forward(self, tokens: Sequence[int], cache: Any, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
+        if prompt := self._prompt(tokens, cache, first, lambda size: Prompt(self, cache.pages, size)):
+            prompt.run(self.known(tokens), cache.number)
+            return prompt.batch.read(prompt.logits).reshape((1, -1))
+        return alone(self.logits(tokens, cache, first))
+
+    def _prompt(self, tokens: Sequence[int], cache: Any, first: int, record: Any) -> Any:
+        """The recorded prompt for these tokens; None for few tokens, and for a length that is seen for the first time.
+
+        A device then computes it without Python between its kernels, and products share and finish what is beside them.
+        """
+        size, pages = padded(len(tokens)), cache.pages
+        if self.checkpoint.guarded or pages.device == "host" or cache.length or not 64 < len(tokens) == first + 1:
+            return None
+        self.lengths[size] += 1
+        if self.lengths[size] == 1:
+            return None
+        key = size, id(pages)
+        prompt = self.prompts_recorded.pop(key, None) or record(size)
+        self.prompts_recorded[key] = prompt  # the latest ones are the last ones
+        if len(self.prompts_recorded) > RECORDED:
+            del self.prompts_recorded[next(iter(self.prompts_recorded))]
+        return prompt
+
+    def logits(self, tokens: Sequence[int], cache: Cache, first: int) -> Any:
+        """The same, of the tokens that this model's output matrix has rows for."""
         cache.length = start = cache.length  # an error may have left tokens in some layers
-        y = self.states(trueno, *map(self.put, (self.known(tokens), start + np.arange(len(tokens)))), cache.attend)
+        given = map(self.put, (self.known(tokens), start + np.arange(len(tokens))))
+        y = yield from self.states(trueno, *given, cache.attend)
         y = trueno.embedding_lookup(y, self.put(np.arange(first, len(tokens)))) if first else y
         (y,) = self.output(trueno, y.reshape((self.config.width,)) if y.shape[0] == 1 else y)
-        return trueno.numpy(y).reshape((-1, self.config.vocabulary))
+        return trueno.numpy(y).reshape((-1, y.shape[-1]))
 
-    def prefill(self, tokens: Sequence[int], cache: Cache, every: bool = False, chunk: int = 0) -> Any:
+    def prefill(self, tokens: Sequence[int], cache: Any, every: bool = False, chunk: int = 0) -> Any:
         """Logits [1, vocabulary] after the last of some tokens, or after every one; `chunk` are computed at a time."""
         chunk = chunk or (512 if self.on_host else 4096)
         if not len(tokens):
@@ -196,14 +252,62 @@ class Model:
 
 
 class Step:
-    """One token of each of `count` sequences, recorded in a batch, and how the next ones are drawn from its logits."""
+    """One token of each of `count` sequences, recorded in a batch, and how the next ones are drawn from its logits.
 
-    def __init__(self, model: Model, pages: trueno.KVCache, count: int, how: Sampling) -> None:
+    finish: runs the generator that records it.
+    """
+
+    def __init__(self, model: Model, pages: trueno.KVCache, count: int, how: Sampling, finish: Any = alone) -> None:
         self.batch, self.pages, self.what = trueno.Batch(model.backend), pages, (count, how)
         self.numbers, upload = np.zeros(count, np.float32), self.batch.upload
         self.places, self.tokens = pages.record(self.batch, count), upload(np.zeros(count, np.int64))
-        y = model.states(self.batch, self.tokens, self.places.positions, self.places.attend)
-        (logits,) = model.output(self.batch, y)
-        self.logits = self.batch.keep(logits.reshape((count, model.config.vocabulary)))
-        self.drawn = self.batch.sample(self.logits, upload(self.numbers, live=True), **how._asdict())
+        self.model, self.live = model, upload(self.numbers, live=True)
+        self.parts = finish(self.record())
+
+    def record(self) -> Any:
+        """Record everything from the tokens to the next ones."""
+        count, how = self.what
+        y = yield from self.model.states(self.batch, self.tokens, self.places.positions, self.places.attend)
+        (logits,) = self.model.output(self.batch, y)
+        logits = yield "rows", logits
+        self.logits = self.batch.keep(logits.reshape((count, self.model.config.vocabulary)))
+        self.drawn = self.batch.sample(self.logits, self.live, **how._asdict())
         self.batch.feed(self.tokens, self.drawn)  # one token leads to the next without the host
+
+
+class Prompt:
+    """The first `size` tokens of a sequence, recorded in a batch; fewer ones are padded with some that none of them sees.
+
+    finish: as of `Step`.
+    """
+
+    def __init__(self, model: Model, pages: trueno.KVCache, size: int, finish: Any = alone) -> None:
+        self.model, self.pages, self.size, self.batch = model, pages, size, trueno.Batch(model.backend)
+        self.slots, self.last = np.full(size, -1, np.int64), np.zeros(1, np.int64)
+        self.tokens = self.batch.upload(np.zeros(size, np.int64))
+        self.live = [self.batch.upload(x, live=True) for x in (self.slots, self.last)]
+        self.parts = finish(self.record())
+
+    def record(self) -> Any:
+        """Record everything from the tokens to the logits after the last one."""
+        positions = self.batch.upload(np.arange(self.size))
+        y = yield from self.model.states(self.batch, self.tokens, positions, self.attend)
+        y = self.batch.embedding_lookup(y, self.live[1])
+        (logits,) = self.model.output(self.batch, y.reshape((self.model.config.width,)))
+        self.logits = self.batch.keep(logits)
+
+    def attend(self, layer: int, q: Any, k: Any, v: Any) -> Any:
+        """Attention among these tokens, whose keys and values the cache gets."""
+        for pages, x in zip(self.pages.pages(layer), (k, v), strict=True):
+            self.batch.kv_cache_scatter(self.batch.upload(pages), x, self.live[0])
+        return self.batch.attention(q, k, v, causal=True, products=self.model.products)
+
+    def run(self, tokens: Any, number: int) -> None:
+        """Begin to compute tokens of a sequence that has none yet."""
+        self.slots[:], self.last[0] = -1, len(tokens) - 1
+        self.pages.truncate(number, 0)
+        self.slots[: len(tokens)] = self.pages.reserve([number], len(tokens))
+        self.batch.update(self.tokens, np.pad(tokens, (0, self.size - len(tokens))))
+        self.batch.execute(wait=False)
+        self.slots[:] = -1
+        self.pages.commit([number], len(tokens))

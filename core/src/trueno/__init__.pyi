@@ -2623,35 +2623,35 @@ class _attention(_Op):
 
     @overload
     def __call__(
-        self, q: NDArray[_S], k: Host, v: Host, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+        self, q: NDArray[_S], k: Host, v: Host, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
     ) -> NDArray[_S]: ...
     @overload
     def __call__(
-        self, q: NDArray[_S], k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+        self, q: NDArray[_S], k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
     ) -> NDArray[_S]: ...
     @overload
     def __call__(
-        self, q: _Foreign, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+        self, q: _Foreign, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
     ) -> _Foreign: ...
     @overload
     def __call__(
-        self, q: Plain, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+        self, q: Plain, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
     ) -> NDArray[Any]: ...
     @overload
     def __call__(
-        self, q: Holder, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+        self, q: Holder, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
     ) -> Any: ...
     @overload
     def __call__(
-        self, q: Operand, k: Holder, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+        self, q: Operand, k: Holder, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
     ) -> Any: ...
     @overload
     def __call__(
-        self, q: Operand, k: Operand, v: Holder, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+        self, q: Operand, k: Operand, v: Holder, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
     ) -> Any: ...
     @overload
     def __call__(
-        self, q: Operand, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: _Out
+        self, q: Operand, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: _Out
     ) -> _Out: ...
 
 attention: _attention

@@ -33,7 +33,7 @@ def _installed(kind: str, backend: str | None) -> None:
         return
     if not isinstance(backend, str):
         raise ParameterError(f'{kind}: backend is {backend!r}; it must be the name of one, such as "simd"')
-    if backend.lower() not in registry.entries():
+    if registry.named(backend) not in registry.entries():
         registry.load(backend.lower())  # raises with a suggestion
 
 
@@ -41,7 +41,7 @@ def _check_backend(kind: str, array: Any, backend: str | None) -> None:
     """Raise DeviceError if the data live on one device and a backend is to compute on another, UnknownBackend."""
     _installed(kind, backend)
     entry = device_of(array)
-    if entry is not None and backend is not None and backend.lower() != entry.name:
+    if entry is not None and backend is not None and registry.named(backend) != entry.name:
         raise DeviceError(
             f"{kind}: the data live on {entry.name}, but backend is {backend!r}; "
             f"move them: .to({backend!r}), or .numpy()"

@@ -43,8 +43,8 @@ class DeviceContext:
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise ParameterError(f'device: {name!r} is not the name of a backend; write trueno.device("simd")')
-        registry.load(name.lower())
-        self._name = name.lower()
+        self._name = registry.named(name)
+        registry.load(self._name)
         self._foreign = registry.entries()[self._name].foreign
         self._closed = False
 

@@ -117,7 +117,7 @@ class DeviceContext:
     ) -> Any:
         """Pair i = (a, b) of a head becomes (a cos α − b sin α, b cos α + a sin α), α = position · θ^(−2i/dims)."""
     def attention(
-        self, q: Operand, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: Any = None
+        self, q: Operand, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: Any = None
     ) -> Any:
         """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
     def attention_sinks(

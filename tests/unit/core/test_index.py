@@ -17,7 +17,7 @@ import trueno
 from trueno import cachedir
 from trueno.discovery import index
 from trueno.discovery.index import BACKENDS, GROUPS, HOOKS, Point
-from trueno.discovery.sealed import seal
+from trueno.sealed import seal
 from trueno.errors import TruenoWarning
 from trueno.settings import settings
 

@@ -668,36 +668,36 @@ async def rope(
 
 @overload
 async def attention(
-    q: NDArray[_S], k: Host, v: Host, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+    q: NDArray[_S], k: Host, v: Host, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
 ) -> NDArray[_S]:
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g]."""
 @overload
 async def attention(
-    q: NDArray[_S], k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+    q: NDArray[_S], k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
 ) -> NDArray[_S]: ...
 @overload
 async def attention(
-    q: _Foreign, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+    q: _Foreign, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
 ) -> _Foreign: ...
 @overload
 async def attention(
-    q: Plain, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+    q: Plain, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
 ) -> NDArray[Any]: ...
 @overload
 async def attention(
-    q: Holder, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+    q: Holder, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
 ) -> Any: ...
 @overload
 async def attention(
-    q: Operand, k: Holder, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+    q: Operand, k: Holder, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
 ) -> Any: ...
 @overload
 async def attention(
-    q: Operand, k: Operand, v: Holder, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: None = None
+    q: Operand, k: Operand, v: Holder, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: None = None
 ) -> Any: ...
 @overload
 async def attention(
-    q: Operand, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, out: _Out
+    q: Operand, k: Operand, v: Operand, *, causal: bool = False, scale: Number = 0.0, window: int = 0, softcap: Number = 0.0, products: Literal["f32", "bf16"] = "f32", out: _Out
 ) -> _Out: ...
 
 @overload

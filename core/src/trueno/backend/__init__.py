@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from trueno.ops.caches import encode_cache as encode_cache
     from trueno.ops.op import FusedOp as FusedOp
     from trueno.ops.op import Op as Op
+    from trueno.ops.op import op as op
     from trueno.ops.shared import TOKENS as TOKENS
     from trueno.ops.shared import Member as Member
     from trueno.ops.shared import SharedOp as SharedOp
@@ -105,6 +106,7 @@ GROUPS = {
     "Ops and their programs": {
         "TABLE": "trueno.ops",
         "Op": "trueno.ops.op",
+        "op": "trueno.ops.op",
         "FusedOp": "trueno.ops.op",
         "SharedOp": "trueno.ops.shared",
         "Member": "trueno.ops.shared",

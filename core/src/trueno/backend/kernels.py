@@ -18,6 +18,7 @@ from trueno.discovery.protocol import Call, Kernel, Rates, Reject
 from trueno.dispatch.half import NAMES
 from trueno.errors import suggestion
 from trueno.ops import TABLE
+from trueno.ops.op import Op
 from trueno.ops.shared import SharedOp
 
 Factory = Callable[[Any, Call], Kernel]
@@ -65,10 +66,11 @@ class KernelTable:
         _check_dtypes(dtypes)
         self._dtypes, self._guarded, self._epilogue, self._shared = dtypes, guarded, epilogue, shared
         self._kernels: dict[str, TableKernel] = {}
+        self._own: dict[str, TableKernel] = {}
 
     def add(
         self,
-        *ops: str,
+        *ops: str | Op,
         rates: Rates,
         dtypes: tuple[str, ...] | None = None,
         guarded: bool | None = None,
@@ -76,24 +78,24 @@ class KernelTable:
     ) -> Callable[[F], F]:
         """Decorate the factory of the kernels of `ops`: it is called `factory(device, call)`, and returns the kernel.
 
+        ops: names of ops in the table, or ops of the backend's own, as `op(…, table=False)` declares them.
         rates, dtypes, guarded, refusal: as `TableKernel` has them; the table's own where they are not given.
         TypeError without ops or rates; ValueError for an op twice, and for an op or a dtype that does not exist.
         """
         if not ops or not isinstance(rates, Rates):
             raise TypeError(f"KernelTable.add({', '.join(map(repr, ops))}): name an op, and give rates=Rates(…)")
         for op in ops:
-            if op not in TABLE:
+            if not isinstance(op, Op) and op not in TABLE:
                 raise ValueError(f"KernelTable.add({op!r}): there is no such op{suggestion(op, TABLE)}")
         _check_dtypes(dtypes or ())
 
         def added(factory: F) -> F:
             for op in ops:
-                if op in self._kernels:
-                    raise ValueError(
-                        f"KernelTable.add({op!r}): the op has a kernel already, {self._kernels[op].factory}"
-                    )
-                self._kernels[op] = TableKernel(
-                    op, factory, rates, self._dtypes if dtypes is None else dtypes,
+                rows, name = (self._own, op.name) if isinstance(op, Op) else (self._kernels, op)
+                if name in rows:
+                    raise ValueError(f"KernelTable.add({name!r}): the op has a kernel already, {rows[name].factory}")
+                rows[name] = TableKernel(
+                    name, factory, rates, self._dtypes if dtypes is None else dtypes,
                     self._guarded if guarded is None else guarded, refusal,
                 )  # fmt: skip
             return factory
@@ -114,7 +116,7 @@ class KernelTable:
 
     def refusal(self, call: Call) -> Reject | None:
         """Why no kernel takes this key; None where one does."""
-        row = self._kernels.get(call.op.table_op.name)
+        row = self._row(call)
         if row is None:
             return Reject("unsupported_op", f"no kernel for {call.op.name}")
         if call.op is not call.op.table_op:
@@ -132,11 +134,19 @@ class KernelTable:
 
     def kernel(self, call: Call, device: Any = None) -> Kernel:
         """The kernel of a key that `refusal` does not refuse; of what a batch fused, its head's factory makes it."""
-        return self._kernels[call.op.table_op.name](device, call)
+        row = self._row(call)
+        assert row is not None
+        return row(device, call)
 
     def rates(self, call: Call) -> Rates:
         """The declared speeds of a key's kernel in float32."""
-        return self._kernels[call.op.table_op.name].rates
+        row = self._row(call)
+        assert row is not None
+        return row.rates
+
+    def _row(self, call: Call) -> TableKernel | None:
+        op = call.op.table_op
+        return (self._kernels if TABLE.get(op.name) is op else self._own).get(op.name)
 
 
 def _check_dtypes(dtypes: Any) -> None:

@@ -47,7 +47,7 @@ class Batch(Reading):
     def __init__(self, backend: str | None = None) -> None:
         if backend is not None and not isinstance(backend, str):
             raise ParameterError(f'Batch: {backend!r} is not the name of a backend; write trueno.Batch("simd")')
-        self._asked: tuple[str, ...] = () if backend is None else (backend.lower(),)
+        self._asked: tuple[str, ...] = () if backend is None else (registry.named(backend),)
         on = names(self._asked)
         for name in on:
             registry.load(name)
@@ -240,6 +240,17 @@ class Batch(Reading):
         handles = tuple(map(self._handle, values))
         return handles[0] if len(handles) == 1 else handles
 
+    def call(self, op: Op, *operands: Any, **parameters: Any) -> Any:
+        """Record an op that is not in the table: one that a backend has declared for itself and has a kernel for.
+
+        ParameterError for what is no op, and for another number of operands; an execution raises where the batch's
+        backend has no kernel.
+        """
+        if not isinstance(op, Op) or len(operands) != len(op.operands):
+            wanted = f"its operands, {', '.join(op.operands)}" if isinstance(op, Op) else "an op of a backend"
+            raise ParameterError(f"Batch.call: {getattr(op, 'name', op)!r} with {len(operands)} operands; give {wanted}")
+        return self._record(op, operands, {p.name: p.default for p in op.params} | parameters)
+
     def _view(self, h: Handle, shape: tuple[int, ...]) -> Handle:
         v = self._value("reshape", "h", h)
         viewable(self._graph.values[v])
@@ -371,7 +382,7 @@ class Batch(Reading):
         return sorted({*super().__dir__(), *TABLE, *ALIASES})
 
 
-METHODS = ("upload", "update", "feed", "keep", "execute", "execute_async", "read", "fetch", "close", "counts",
+METHODS = ("call", "upload", "update", "feed", "keep", "execute", "execute_async", "read", "fetch", "close", "counts",
            "to_mermaid")  # fmt: skip
 
 

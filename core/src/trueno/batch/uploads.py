@@ -14,7 +14,7 @@ from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, DeviceBackend
 from trueno.discovery.registry import Entry
 from trueno.dispatch import transfer
-from trueno.dispatch.contiguous import compact
+from trueno.contiguous import compact
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.incoming import plain
 from trueno.dispatch.transfer import device_of, imported, unwrap

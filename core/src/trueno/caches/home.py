@@ -41,8 +41,8 @@ class Home:
             raise ParameterError(f'KVCache: device is {device!r}, not the name of a backend; write device="wgpu"')
         if not device:
             return
-        backend = registry.load(device.lower())
-        entry = registry.entries()[device.lower()]
+        device = registry.named(device)
+        backend, entry = registry.load(device), registry.entries()[device]
         if not entry.foreign:
             return
         for op in map(TABLE.__getitem__, OPS):

@@ -61,6 +61,6 @@ class Pages:
         return decode(format_of(self.format, cache=True), numpy(self.bytes))
 
     def __repr__(self) -> str:
-        home = registry.owner(type(self.bytes))
+        home = registry.home(self.bytes)
         where = f", on {home.name}" if home else ""
         return f"<Pages {'x'.join(map(str, self.shape))} {self.format}{where}>"

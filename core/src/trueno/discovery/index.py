@@ -20,7 +20,7 @@ from zlib import crc32
 
 from trueno import cachedir
 from trueno.discovery.manifest import Manifest, load, locate, parse
-from trueno.discovery.sealed import seal, unseal
+from trueno.sealed import seal, unseal
 from trueno.escape import escaped
 from trueno.locks import ForkSafeLock
 from trueno.version import __version__

@@ -253,6 +253,18 @@ class OptionalMethods(Protocol):
         and operands that broadcast along only some axes, stay on the device.
         """
 
+    def numbered(self, number: int) -> "Backend":
+        """The backend of the device of this number, called `NAME:number`; itself where that is its own device.
+
+        BackendUnavailable where there is no such device.  With this method there must be `number` as well.
+        """
+
+    def number(self, x: Any) -> int | None:
+        """The number of the device that has an array of the backend's type; None for this backend's own."""
+
+    def adopt(self, x: Any) -> Any:
+        """A copy of another backend's array that does not pass through the host; None where there is no such way."""
+
     def cast(self, x: Any, out: Any) -> None:
         """Copy one of float16, bfloat16, float32 or float64 into another, rounded to nearest even; a NaN stays one.
 

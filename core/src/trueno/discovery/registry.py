@@ -9,7 +9,8 @@ Reads take no lock: each change replaces a whole table at once.
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from trueno import hints
@@ -18,9 +19,9 @@ from trueno.discovery.entry import Entry as Entry  # other modules import it fro
 from trueno.discovery.index import extras
 from trueno.discovery.manifest import Manifest, parse
 from trueno.discovery.manifest import load as read
-from trueno.discovery.protocol import Backend
+from trueno.discovery.protocol import Backend, DeviceBackend
 from trueno.discovery.scan import declare_settings, described_source, same_manifest, scan, switch_off
-from trueno.errors import ParameterError, UnknownBackend
+from trueno.errors import BackendUnavailable, ParameterError, UnknownBackend
 from trueno.firstuse import importing
 from trueno.locks import ForkSafeLock
 from trueno.remedies import install
@@ -41,6 +42,8 @@ _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
 _arrays: tuple[Any, dict[str, Entry]] = None, {}  # the entries from which it was made, and the owners of array types
 _refresh = False
 _active: set[str] = set()  # names of backends that were active under an entry that was forgotten
+numbered: set[str] = set()
+"""The names of further devices that were ever asked for, such as `cuda:1`."""
 
 
 def entries() -> dict[str, Entry]:
@@ -66,6 +69,7 @@ def _scan() -> dict[str, Entry]:
 
 def load(name: str) -> Backend:
     """The backend object called `name`; UnknownBackend or BackendUnavailable with reason and remedy."""
+    name = named(name) if ":" in name else name
     installed = entries()
     entry = installed.get(name)
     if entry is None:
@@ -74,6 +78,45 @@ def load(name: str) -> Backend:
         remedy = f": {install(name)}" if name in extras() else hints.backend(name, sorted(installed))
         raise UnknownBackend(f'"{name}" is not installed{remedy}; installed: {", ".join(sorted(installed))}{only}')
     return entry.load()
+
+
+def named(name: str) -> str:
+    """A name as the registry has it: in lower case, and `cuda:1` as a backend of its own, made when it is first named.
+
+    `cuda:0` is `cuda` where that means the same device.  UnknownBackend or BackendUnavailable for what is not there.
+    """
+    name = name.lower()
+    base, colon, number = name.partition(":")
+    if not colon or name in entries():
+        return name
+    whole = cast(DeviceBackend, load(base))
+    if not hasattr(whole, "numbered") or not number.isdecimal():
+        wanted = "a number after the colon" if hasattr(whole, "numbered") else "a name without a colon"
+        raise UnknownBackend(f'"{name}" names no device; {base} wants {wanted}')
+    backend = whole.numbered(int(number))
+    if backend is whole:
+        return base
+    with _lock:
+        current = entries()
+        if name not in current and (manifest := current[base].manifest) is not None:
+            entry = Entry(name, replace(manifest, name=name, opt_in=True), factory=_Always(backend))
+            entry.configure(False, name in _active, _probe_others)
+            numbered.add(name)
+            _publish({**current, name: entry})
+    return name
+
+
+def home(x: Any) -> Entry | None:
+    """The entry of the device that has an array; None for NumPy's and others."""
+    entry = owner(type(x))
+    if entry is None:
+        return None
+    try:
+        backend = cast(DeviceBackend, entry.load())
+    except BackendUnavailable:  # which is raised where it is to be used
+        return entry
+    number = backend.number(x) if hasattr(backend, "numbered") else None
+    return entry if number is None else entries()[named(f"{entry.name}:{number}")]
 
 
 def owner(kind: type) -> Entry | None:

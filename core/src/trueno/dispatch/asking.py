@@ -14,7 +14,7 @@ def _names(function: str, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise ParameterError(f'{function}: {name!r} is not the name of a backend; write trueno.{function}("simd")')
-    return named(function, tuple(n.lower() for n in names))
+    return named(function, tuple(map(registry.named, names)))
 
 
 class BackendScope(Scope):
@@ -75,7 +75,7 @@ def reset_quarantine(backend: str | None = None) -> None:
             raise ParameterError(
                 f'reset_quarantine: {backend!r} is not the name of a backend; write trueno.reset_quarantine("simd")'
             )
-        backend = backend.lower()
+        backend = registry.named(backend)
     if backend is not None and backend not in registry.entries():
         registry.load(backend)  # raises with a suggestion
     quarantine.release(backend)

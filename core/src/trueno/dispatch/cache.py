@@ -12,13 +12,15 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from trueno.discovery import registry
 from trueno.discovery.entry import Entry
 from trueno.discovery.protocol import Kernel, Refused
 from trueno.dispatch import state
 from trueno.dispatch.cache_host import NEVER, NUMBERS, Cached
 from trueno.dispatch.fallback import passes, wrapping_errors
 from trueno.dispatch.state import State
-from trueno.dispatch.table import Table
+from trueno.table import Table
+from trueno.dispatch.transfer import device_of
 from trueno.ops.op import Op
 from trueno.select import policy
 
@@ -49,6 +51,7 @@ def _device_key(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any]) -> t
     parts: list[Any] = [op.name]
     for x in operands:
         parts += x.__class__, x.shape, x.dtype
+    parts += map(device_of, operands) if registry.numbered else ()
     return with_scalars(tuple(parts), scalars)
 
 
@@ -99,7 +102,7 @@ def _at_length(op: Op, ready: CachedCall, operands: tuple[Any, ...], out: Any) -
             shape, dtype = results[0]
             if not direct or len(results) > 1 or out.__class__ is not operands[0].__class__:
                 return NEVER
-            if out.shape != shape or out.dtype != dtype:
+            if out.shape != shape or out.dtype != dtype or (registry.numbered and device_of(out) is not entry):
                 return NEVER
         if shaped is None:
             status = kernel(*operands, *params, *outs)
@@ -203,6 +206,8 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     device = [
         "    try:",
         f"        key = op.name, {', '.join(f'{x}.__class__, {x}.shape, {x}.dtype' for x in names)}",
+        "        if numbered:",
+        "            key = *key, *map(device_of, operands)",
         "        cached = current().calls.get(with_scalars(key, scalars) if scalars else key)",
         "    except Exception:",  # an argument that cannot be a key, or is not an array
         "        cached = None",
@@ -220,7 +225,7 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         "                return result",
         "        elif ready.direct and out.__class__ is k0 and out.shape == shape and (",
         "            out.dtype is dtype or out.dtype == dtype",
-        "        ):",
+        "        ) and not (numbered and device_of(out) is not ready.entry):",
         f"            if not kernel({listed}, out):",
         "                return out",
         "    except Refused:",
@@ -234,7 +239,7 @@ def written(operands: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
     space: dict[str, Any] = {
         "current": state.current.get, "with_scalars": with_scalars, "NEVER": NEVER, "at_length": _at_length,
         "wrapping_errors": wrapping_errors, "Refused": Refused, "passes": passes, "ndarray": np.ndarray,
-        "otherwise": otherwise,
+        "otherwise": otherwise, "numbered": registry.numbered, "device_of": device_of,
     }  # fmt: skip
     exec(compile("\n".join([*head, *host, *device]), "<trueno.dispatch.cache>", "exec"), space)
     return space["run"]  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ import numpy as np
 from trueno.discovery.protocol import Kernel
 from trueno.dispatch.axes import OperandView, ResultView
 from trueno.dispatch.coerce import number
-from trueno.dispatch.contiguous import LARGE, compact, is_plain
+from trueno.contiguous import LARGE, compact, is_plain
 from trueno.floatenv import standard
 from trueno.ops.op import Op
 

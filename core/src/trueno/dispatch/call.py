@@ -12,7 +12,7 @@ from trueno.dispatch import cache, host
 from trueno.dispatch.coerce import unpack
 from trueno.dispatch.operands import on_device
 from trueno.dispatch.parameters import parameters as declared
-from trueno.dispatch.table import Table
+from trueno.table import Table
 from trueno.errors import ParameterError
 from trueno.floatenv import ieee
 from trueno.interop import calls

@@ -21,7 +21,7 @@ from trueno.dispatch.axes import Geometry, OperandView, Views, geometry, located
 from trueno.dispatch.cache import store_host
 from trueno.dispatch.cache_host import bound
 from trueno.dispatch.coerce import cache_bytes, coerce, coerce_params
-from trueno.dispatch.contiguous import compact, is_plain
+from trueno.contiguous import compact, is_plain
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
 from trueno.dispatch.plan import Plan

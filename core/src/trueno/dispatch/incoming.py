@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trueno.dispatch.contiguous import compact
+from trueno.contiguous import compact
 from trueno.dispatch.half import FLOATS, is_half
 from trueno.dispatch.transfer import imported, unwrap
 from trueno.errors import DtypeError, OutOfMemory, ParameterError

@@ -19,7 +19,7 @@ from trueno.changes import on_change
 from trueno.discovery.protocol import Backend, Call, Kernel, Refused
 from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
-from trueno.dispatch.table import Table
+from trueno.table import Table
 from trueno.errors import KernelError
 from trueno.locks import ForkSafeLock
 from trueno.ops import TABLE

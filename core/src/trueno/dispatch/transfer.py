@@ -151,7 +151,7 @@ def device_of(x: Any) -> Entry | None:
     kind = type(x)
     if kind is np.ndarray or kind in (list, tuple, float, int):
         return None
-    return device_of(x.array) if hasattr(kind, "_wrap_result") else registry.owner(kind)
+    return device_of(x.array) if hasattr(kind, "_wrap_result") else registry.home(x)
 
 
 def to(x: Any, name: str) -> Any:
@@ -162,14 +162,18 @@ def to(x: Any, name: str) -> Any:
     """
     if not isinstance(name, str):
         raise ParameterError(f'to: {name!r} is not the name of a backend; write trueno.to(x, "simd")')
-    backend = registry.load(name.lower())
-    entry = registry.entries()[name.lower()]
+    name = registry.named(name)
+    backend, entry = registry.load(name), registry.entries()[name]
     if _in_blocks(x):
         return x._of_bytes(to(x.bytes, name))
     x = unwrap(x)
     there = device_of(x)
     if there is entry:
         return x
+    if there is not None and hasattr(backend, "adopt"):
+        with wrapping_errors("to", name):
+            if (near := _adopted(backend, x)) is not None:
+                return near
     array = host("to", x)
     if array.dtype.kind not in "fiu" and not is_half(array.dtype):
         raise DtypeError(f"to: x is {array.dtype}; real numbers only")
@@ -182,6 +186,16 @@ def to(x: Any, name: str) -> Any:
         return array
     with wrapping_errors("to", backend.name):
         return upload(backend, array)
+
+
+def _adopted(backend: Backend, x: Any) -> Any:
+    """The copy of another device's array that the backend makes itself; None where it cannot."""
+    start = perf_counter()
+    if (copy := cast(DeviceBackend, backend).adopt(x)) is not None:
+        _same(backend, "adopt", copy, tuple(x.shape), np.dtype(x.dtype))
+        emit("transfer", "to", backend.name, "between devices", start=start, seconds=perf_counter() - start,
+             bytes=copy.nbytes)  # fmt: skip
+    return copy
 
 
 class InBlocks(Protocol):

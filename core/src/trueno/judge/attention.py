@@ -21,6 +21,10 @@ from trueno.judge.bound import EXACT, Bound
 from trueno.judge.interval import Array, Judge, exact
 
 
+BFLOAT16 = 2.0**-9 * (1 + 2.0**-8)
+"""What rounding to bfloat16 changes of a number, and of the product that follows."""
+
+
 def attention_bound(
     operands: Sequence[Array], parameters: dict[str, Any], dtype: npt.DTypeLike, accuracy: Accuracy, extra: str = ""
 ) -> list[Bound]:
@@ -30,6 +34,8 @@ def attention_bound(
     """
     arithmetic = Judge(np.dtype(dtype), EXACT)
     u, largest = arithmetic.u, arithmetic.largest
+    parameters = dict(parameters)
+    rounded = 2 * BFLOAT16 if parameters.pop("products", "f32") == "bf16" else 0.0  # both factors of each product
     with np.errstate(invalid="ignore"):
         wide: list[Array] = [np.asarray(x).astype(arithmetic.wide) for x in operands]
     mask, sinks = wide[3] if extra == "mask" else None, wide[3] if extra == "sinks" else None
@@ -55,7 +61,7 @@ def attention_bound(
             seen = seen & (mask != -inf)
             scores = scores + np.abs(np.where(np.isfinite(mask), mask, 0))
         most = np.moveaxis(np.where(seen, scores, 0).max(-1), -2, -1)[..., None]  # [..., t, hq, 1]
-        error = (d + 16) * u * most
+        error = ((d + 16) * u + rounded) * most
         if parameters["softcap"]:
             error = error + 64 * u * np.minimum(most, parameters["softcap"])
         if sinks is not None:
@@ -65,12 +71,12 @@ def attention_bound(
         weighted = body(np.where(np.isfinite(q), q, 0), np.where(np.isfinite(k), k, 0), number)
         tiny = arithmetic.smallest_normal * (1 if accuracy.subnormals else s)
         least = (s + 4) * arithmetic.smallest + tiny * s * number.max() + (0 if accuracy.subnormals else 2 * s * tiny)
-        relative = np.expm1(2 * error) + (s + 16) * u
+        relative = np.expm1(2 * error) + (s + 16) * u + rounded
         slack = np.where(np.isfinite(relative), relative * weighted, inf) + least
         low, high = _hull(v, seen, group)
         if sinks is not None:
             low, high = np.minimum(low, 0), np.maximum(high, 0)
-        room = (s + 16) * u * np.maximum(np.abs(low), np.abs(high)) + least
+        room = ((s + 16) * u + rounded) * np.maximum(np.abs(low), np.abs(high)) + least
         low, high = np.maximum(value - slack, low - room), np.minimum(value + slack, high + room)
     nothing = np.moveaxis(~np.any(seen, axis=-1), -2, -1)[..., None]
     low, high = np.where(nothing, 0, low), np.where(nothing, 0, high)

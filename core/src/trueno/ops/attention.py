@@ -92,14 +92,17 @@ GROUPED = "hq % max(hk, 1) == 0"
 
 
 @op("q[...,t,hq,d] k[...,s,hk,d] v[...,s,hk,e] -> y[...,t,hq,e]", structured=True, flops="2*rows*t*s*hq*(d+e)",
-    rules=OF_SCORES, extents=(GROUPED,))  # fmt: skip
-def attention(q, k, v, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0):
+    rules=OF_SCORES, extents=(GROUPED,), choices={"products": ("f32", "bf16")})  # fmt: skip
+def attention(
+    q, k, v, *, causal: bool = False, scale: float = 0.0, window: int = 0, softcap: float = 0.0, products: str = "f32"
+):
     """y[i,h,:] = Σⱼ p[j] · v[j,g,:], p = softmax over the keys j that query i sees of scale · q[i,h] · k[j,g].
 
     Each hq/hk heads of queries share a head g of keys and values.  Queries are aligned to the end of the keys: query i
     is at position s − t + i.  causal: it sees keys up to its position.  window: and of these only the last `window`, or
     those less than `window` positions away if it is not causal; 0 is no window.  scale: 0 is 1/√d.  softcap: scores x
-    become softcap · tanh(x / softcap); 0 is no cap.  No array of t × s scores is ever made.  With a mask:
+    become softcap · tanh(x / softcap); 0 is no cap.  products: "bf16" lets a backend round q, k, v and p to bfloat16,
+    by 2^-9 of each number at most, where that is faster.  No array of t × s scores is ever made.  With a mask:
     attention_masked; with sinks: attention_sinks; for sequences of different lengths: attention_ragged.
     Shapes: leading axes broadcast; hq is a multiple of hk.
     Edges: a query that sees no key gives 0, and so do s = 0 and d = 0; a NaN that a query sees makes its row NaN, and

@@ -270,6 +270,7 @@ def op(
     extents: tuple[str, ...] = (),
     updates: bool = False,
     many: bool = False,
+    table: bool = True,
 ) -> Callable[[Callable[..., Any]], Op]:
     """Declare an op.
 
@@ -288,6 +289,7 @@ def op(
     updates: the result is the first operand with some of it replaced; `out` may be that operand itself.
     many: the public function takes more than two operands, or a list of them, and joins them in pairs.
     columnwise: blocks run along the columns of the matrix that users hold, as those of q.T do.
+    table: False for an op of one backend alone, which no function has; `Batch.call` records it.
     """
 
     def declare(body: Callable[..., Any]) -> Op:
@@ -324,11 +326,13 @@ def op(
             updates=updates,
             many=many,
         )
-        for taken in (row.name, *row.aliases):
+        for taken in (row.name, *row.aliases) if table else ():
             before = TABLE.get(ALIASES.get(taken, taken))
             # A module whose import was interrupted, by Ctrl-C, is imported again from its beginning.
             if before is not None and _place(before.body) != _place(body):
                 raise ValueError(f"{taken} is declared twice")
+        if not table:
+            return row
         TABLE[row.name] = row
         ALIASES.update(dict.fromkeys(row.aliases, row.name))
         return row

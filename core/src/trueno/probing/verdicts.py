@@ -173,7 +173,7 @@ def recall(manifest: Manifest) -> Verdict | None:
     if path is None:
         return None
     from trueno import cachedir  # start-up
-    from trueno.discovery.sealed import unseal  # start-up
+    from trueno.sealed import unseal  # start-up
 
     try:
         data = unseal(cachedir.read(path))
@@ -196,7 +196,7 @@ def keep(manifest: Manifest, verdict: Verdict, text: str) -> None:
     if path is None:
         return
     from trueno import cachedir  # start-up
-    from trueno.discovery.sealed import seal  # start-up
+    from trueno.sealed import seal  # start-up
 
     if cachedir.write(path, seal({"fingerprint": text, **verdict.plain()})):
         with suppress(OSError):

@@ -135,7 +135,7 @@ class QuantizedMatrix:
             raise DeviceError(
                 "QuantizedMatrix: its bytes are lazy, and so are the products; interleave what is in memory"
             )
-        home = registry.owner(type(self.bytes))
+        home = registry.home(self.bytes)
         data = move(numpy(self.bytes), format_of(self.format))
         return to(data, home.name) if home else data
 
@@ -212,7 +212,7 @@ class QuantizedMatrix:
 
     def __repr__(self) -> str:
         f = format_of(self.format)
-        home = registry.owner(type(self.bytes))
+        home = registry.home(self.bytes)
         where = f", on {home.name}" if home else ""
         way = ", transposed" if self._columns else ""
         return (

@@ -72,7 +72,7 @@ def decide(call: Call, request: Request) -> Decision:
     """The decision for a call; raises when no backend can take it, or when the request cannot be met."""
     names, origin = request.names, request.origin
     if not names and not request.automatic:
-        names = settings.get("TRUENO_BACKEND")
+        names = tuple(n if ":" not in n else registry.named(n) for n in settings.get("TRUENO_BACKEND"))
         origin = settings.origin("TRUENO_BACKEND").origin if names else origin
         names = tuple(sorted(names, key=lambda n: request.preferred.index(n) if n in request.preferred else len(names)))
     if call.residency != "host":
@@ -107,7 +107,7 @@ def _loaded(name: str, origin: str) -> Backend:
 
 def _resident(call: Call, names: tuple[str, ...], origin: str) -> Decision:
     device, op = call.residency, call.op.name
-    if names and device not in names:
+    if names and device not in names and device.partition(":")[0] not in names:  # "cuda" is any of its devices
         raise DeviceError(
             f"{op}: the operands live on {device}, but {', '.join(names)} was asked for ({origin}); "
             f"move them first: trueno.to(x, {names[0]!r})"

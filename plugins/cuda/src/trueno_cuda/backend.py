@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from trueno_cuda.kernels.copy import StridedCopy
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+EMULATED = 8
+"""The most emulated GPUs: as many as one host has."""
 HALVES = ("float16", "bfloat16")
 """What row programs are printed for; the table of structured kernels says it of each."""
 
@@ -104,6 +106,10 @@ class PtxBackend:
             self._made = StridedCopy(device), Cast(device)
         return self._made
 
+    def number(self, x: Any) -> int | None:
+        there: int = x.data.device_id
+        return None if there == self.device.number else there
+
     def recording(self) -> AbstractContextManager[Any]:
         return self.device.recording()
 
@@ -124,9 +130,11 @@ class PtxBackend:
 
 
 class CudaBackend(PtxBackend):
-    """One NVIDIA GPU."""
+    """One NVIDIA GPU: the one of a number, or the one that is chosen for this process."""
 
-    name = "cuda"
+    def __init__(self, number: int | None = None) -> None:
+        self.name = "cuda" if number is None else f"cuda:{number}"
+        self._number = number
 
     @cached_property
     def _opened(self) -> ModuleType:
@@ -137,7 +145,23 @@ class CudaBackend(PtxBackend):
 
     @property
     def device(self) -> Device:  # type: ignore[override]
-        return self._opened.gpu()
+        return self._opened.gpu(self._number)
+
+    def numbered(self, number: int) -> "CudaBackend":
+        """The backend of another GPU, with arrays and kernels of its own; itself for its own number."""
+        if number == self.device.number:
+            return self
+        self._opened.chosen(number)  # BackendUnavailable where there is none
+        return CudaBackend(number)
+
+    def adopt(self, x: Any) -> Any:
+        """A copy of another GPU's array, by the link between them."""
+        from trueno_cuda.device.hardware import runtime
+
+        if not runtime.is_array(x):
+            return None
+        owner = self._opened.of(x.data.device_id) or self._opened.gpu(x.data.device_id)
+        return self.device.adopt(x, owner)
 
     def own_environment(self, call: Call) -> bool:
         """A GPU is independent of the caller's modes; the host rounds numbers to the kernel's dtype."""
@@ -147,6 +171,8 @@ class CudaBackend(PtxBackend):
         """Level 1 starts no driver; level 2 uses the GPU that would run the calls."""
         from trueno_cuda.device.hardware import probe
 
+        if self._number is not None:  # this process has opened another one, and asks for this one by name
+            return Probe(True, devices=(Found(self.device.name, self.device.arch),))
         return probe(level)
 
     def rates(self, call: Call) -> Rates:
@@ -163,7 +189,9 @@ class CudaBackend(PtxBackend):
 class EmulatedBackend(PtxBackend):
     """The PTX emulator: runs only when it is named."""
 
-    name = "cuda_emulated"
+    def __init__(self, number: int = 0) -> None:
+        self.name = f"cuda_emulated:{number}" if number else "cuda_emulated"
+        self._number = number
 
     @cached_property
     def device(self) -> Device:  # type: ignore[override]
@@ -175,7 +203,19 @@ class EmulatedBackend(PtxBackend):
         known = [t.name for t in TARGETS.values() if t.number >= LEAST[0] * 10 + LEAST[1]]
         if wanted not in known:
             raise BackendUnavailable(f"TRUENO_CUDA_EMULATED_ARCH is {wanted!r}; it must be one of {', '.join(known)}")
-        return Emulator(wanted)
+        return Emulator(wanted, self._number)
+
+    def numbered(self, number: int) -> "EmulatedBackend":
+        """The backend of another emulated GPU, for programs that use several."""
+        if number >= EMULATED:
+            raise BackendUnavailable(f"{self.name}:{number} is not there: emulated GPUs are numbers 0 to {EMULATED - 1}")
+        return self if number == self._number else EmulatedBackend(number)
+
+    def adopt(self, x: Any) -> Any:
+        """A copy of another emulated GPU's array."""
+        from trueno_cuda.device.emulated import Array
+
+        return self.device.adopt(x, None) if isinstance(x, Array) else None
 
     def probe(self, level: int) -> Probe:
         try:

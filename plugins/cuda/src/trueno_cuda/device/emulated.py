@@ -9,7 +9,7 @@ from threading import Lock, local
 from typing import Any, NoReturn
 
 import numpy as np
-from trueno.errors import KernelError, OutOfMemory
+from trueno.errors import DeviceError, KernelError, OutOfMemory
 
 from trueno_cuda.device.protocol import Grid
 from trueno_cuda.ptx import TARGETS, Kernel
@@ -28,11 +28,12 @@ HOME = "copy it to the host with trueno.numpy first"
 
 
 class Memory:
-    """Bytes of one allocation.  ptr: its address."""
+    """Bytes of one allocation.  ptr: its address.  device_id: the number of the emulated GPU that has it."""
 
-    __slots__ = ("__weakref__", "bytes", "ptr")
+    __slots__ = ("__weakref__", "bytes", "device_id", "ptr")
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, device_id: int = 0) -> None:
+        self.device_id = device_id
         try:
             whole = np.empty(nbytes + ALIGN, np.uint8)
         except MemoryError as error:
@@ -45,12 +46,13 @@ class Memory:
 class Piece:
     """A part of a memory, which it keeps."""
 
-    __slots__ = ("bytes", "ptr", "whole")
+    __slots__ = ("bytes", "device_id", "ptr", "whole")
 
     def __init__(self, whole: "Memory | Piece", start: int, nbytes: int) -> None:
         if not 0 <= start <= start + nbytes <= len(whole.bytes):
             raise KernelError(f"cuda_emulated: {nbytes} bytes from {start} on are not in {len(whole.bytes)}")
-        self.whole, self.ptr, self.bytes = whole, whole.ptr + start, whole.bytes[start : start + nbytes]
+        self.whole, self.device_id = whole, whole.device_id
+        self.ptr, self.bytes = whole.ptr + start, whole.bytes[start : start + nbytes]
 
 
 class Array:
@@ -138,23 +140,29 @@ class Recording:
 
 
 class Emulator:
-    """The device (see `trueno_cuda.device.protocol.Device`)."""
+    """The device (see `trueno_cuda.device.protocol.Device`).
+
+    number: of this GPU among those that are emulated.  Addresses are the host's, so kernels of one may read what
+    another has, as GPUs with peer access do.
+    """
 
     name = "PTX emulator"
-    software = alone = True
+    software = True
     shared = SHARED
     sms = SMS
+    _lock = Lock()
+    _memories: "weakref.WeakValueDictionary[int, Memory]" = weakref.WeakValueDictionary()
 
-    def __init__(self, arch: str = "sm_90") -> None:
+    def __init__(self, arch: str = "sm_90", number: int = 0) -> None:
         self.arch = arch
-        self._lock = Lock()
-        self._memories: weakref.WeakValueDictionary[int, Memory] = weakref.WeakValueDictionary()
+        self.number = number
+        self.alone = number == 0
         self._here = _Here()
 
     # ---- memory ---------------------------------------------------------------------------------------
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        memory = Memory(prod(shape) * np.dtype(dtype).itemsize)
+        memory = Memory(prod(shape) * np.dtype(dtype).itemsize, self.number)
         memory.bytes.fill(0xAB)  # programs must not rely on zeros
         with self._lock:
             self._memories[memory.ptr] = memory
@@ -192,6 +200,9 @@ class Emulator:
         copy = x.elements.copy()
         return lambda: copy
 
+    def adopt(self, x: Array, owner: Any) -> Array:
+        return self.to_device(x.elements)
+
     def copy(self, x: Array, out: Array) -> None:
         def run() -> None:
             out.elements[...] = x.elements
@@ -202,6 +213,11 @@ class Emulator:
             run()
 
     def contiguous(self, x: Array) -> Array:
+        if not self.alone and x.data.device_id != self.number:
+            raise DeviceError(
+                f"cuda_emulated: an array lives on GPU {x.data.device_id}, and this is GPU {self.number}; trueno.to "
+                "copies it"
+            )
         return x
 
     def _at(self, pointer: int | TensorMap, dtype: np.dtype[Any] = BYTES) -> Any:
@@ -263,6 +279,13 @@ class Emulator:
 
         launch.bound = lambda given: lambda: launch(given)  # type: ignore[attr-defined]
         return launch
+
+    def host(self, function: Callable[[], None]) -> None:
+        """Run a function of the host in the order of the launches."""
+        if self._here.recorded is not None:
+            self._here.recorded.launches.append(function)
+        else:
+            function()
 
     def tensor_map(
         self, address: int, element: str, shape: Sequence[int], box: Sequence[int], swizzle: int = 0

@@ -103,8 +103,7 @@ def _loaded(name: str) -> Any:
     """The backend object; UnknownBackend or BackendUnavailable with reason and remedy."""
     trueno: Any = import_module("trueno")  # through the public API: a plugin must not use the registry
     try:
-        with trueno.use(name):
-            return trueno.backends()[name.lower()].load()
+        return trueno.backends()[trueno.device(name).name].load()
     except BackendUnavailable as error:
         if name.lower() != "cuda":
             raise

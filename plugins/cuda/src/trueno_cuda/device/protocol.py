@@ -53,12 +53,13 @@ class ArrayLaunch(NamedTuple):
 
 
 class Device(Protocol):
-    """One GPU.  arch: what kernels are built for, `sm_90a`.  sms: its multiprocessors.  shared: bytes of shared memory
-    that a block may have.  alone: whether every array is its own, as there is no other GPU.  software: whether it is
-    emulated.
+    """One GPU.  number: as CUDA counts.  arch: what kernels are built for, `sm_90a`.  sms: its multiprocessors.
+    shared: bytes of shared memory that a block may have.  alone: whether every array is its own, as there is no other
+    GPU.  software: whether it is emulated.
     """
 
     name: str
+    number: int
     arch: str
     sms: int
     shared: int
@@ -88,6 +89,9 @@ class Device(Protocol):
 
     def fetch(self, x: Any) -> Callable[[], np.ndarray[Any, Any]]:
         """Begin a copy to the host, after what this thread launched; the function waits for it and returns it."""
+
+    def adopt(self, x: Any, owner: Any) -> Any:
+        """A copy of an array of another GPU, `owner`."""
 
     def copy(self, x: Any, out: Any) -> None:
         """Copy inside the device, between arrays of one shape and dtype."""

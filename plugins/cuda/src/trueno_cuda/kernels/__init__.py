@@ -10,6 +10,7 @@ from trueno_cuda.kernels import (  # noqa: F401 - they declare their kernels
     convolve2d,
     eigen,
     embedding,
+    exchange,
     gemv,
     outer,
     rope,

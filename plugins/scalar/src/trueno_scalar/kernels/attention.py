@@ -109,8 +109,8 @@ def _hidden(p: Array, j: Array, causal: bool, window: int) -> Array | None:
     return hidden | (distance < 0) if causal else hidden
 
 
-def _attention(q: Array, k: Array, v: Array, *rest: Any, **static: Any) -> None:
-    _attend(q, k, v, None, None, *rest, **static)
+def _attention(q: Array, k: Array, v: Array, *rest: Any, products: str, **static: Any) -> None:
+    _attend(q, k, v, None, None, *rest, **static)  # which needs no permission to round
 
 
 def _masked(q: Array, k: Array, v: Array, mask: Array, *rest: Any, **static: Any) -> None:
@@ -128,7 +128,7 @@ RUNS = {"attention": _attention, "attention_masked": _masked, "attention_sinks":
 def attention(device: None, call: Call) -> Kernel:
     name = call.op.name
 
-    def shapes(q: Array, k: Array, v: Array, *more: Array, causal: bool, window: int) -> Shapes:
+    def shapes(q: Array, k: Array, v: Array, *more: Array, **static: Any) -> Shapes:
         if q.ndim < 3 or not q.ndim == k.ndim == v.ndim or not q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
             return None
         (t, hq, d), (s, hk, _) = q.shape[-3:], k.shape[-3:]

@@ -41,6 +41,18 @@ def choose(driver: Driver, wanted: object, current: int) -> int:
     return number
 
 
+def numbered(driver: Driver, number: int) -> int:
+    """The number itself; BackendUnavailable where there is no such GPU, or it will not do."""
+    count = driver.count()
+    if not 0 <= number < count:
+        there = "the only GPU is number 0" if count == 1 else f"GPUs have the numbers 0 to {count - 1}"
+        seen = f" ({VISIBLE} is {os.environ[VISIBLE]!r})" if VISIBLE in os.environ else ""
+        raise nothing() if count == 0 else BackendUnavailable(f"cuda:{number} is not there: {there}{seen}")
+    if reason := refusal(driver, number):
+        raise BackendUnavailable(reason)
+    return number
+
+
 def refusal(driver: Driver, number: int) -> str:
     """Why a GPU cannot be used; empty where it can."""
     device = driver.device(number)

@@ -23,16 +23,16 @@ class Context:
         self.alone = alone
         self.gone: TruenoError | None = None
         self._device = device
-        self._handle = driver.retain(device)
+        self.handle = driver.retain(device)
         self._here = _Here()
 
     def __enter__(self) -> None:
         if self.gone is not None:
             raise self.gone
         if not self.alone:
-            self.driver.call("cuCtxPushCurrent_v2", self._handle)
+            self.driver.call("cuCtxPushCurrent_v2", self.handle)
         elif not self._here.entered:
-            self.driver.call("cuCtxSetCurrent", self._handle)
+            self.driver.call("cuCtxSetCurrent", self.handle)
             self._here.entered = True
 
     def __exit__(self, *_: object) -> None:

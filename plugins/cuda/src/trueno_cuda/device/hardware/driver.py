@@ -140,6 +140,12 @@ class Driver:
         """Compute capability: (9, 0)."""
         return self.attribute(device, MAJOR), self.attribute(device, MINOR)
 
+    def reaches(self, device: int, other: int) -> bool:
+        """Whether kernels of one GPU can read and write another one's memory."""
+        answer = c_int()
+        self.call("cuDeviceCanAccessPeer", byref(answer), device, other)
+        return bool(answer.value)
+
     def retain(self, device: int) -> int:
         """The primary context, which CuPy and PyTorch use as well; BackendUnavailable where there can be none."""
         context = c_void_p()

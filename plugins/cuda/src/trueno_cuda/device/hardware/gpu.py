@@ -16,7 +16,6 @@ from trueno.errors import DeviceError, DeviceLost, KernelError, OutOfMemory, Tru
 from trueno_cuda.device.hardware import driver as cuda
 from trueno_cuda.device.hardware import runtime, targets, tensor_maps
 from trueno_cuda.device.hardware.blas import Blas
-from trueno_cuda.device.hardware.choice import SETTING
 from trueno_cuda.device.hardware.contexts import Context
 from trueno_cuda.device.hardware.driver import Driver
 from trueno_cuda.device.hardware.failures import FORKED
@@ -88,6 +87,10 @@ class Gpu:
     def _not_recording(self, what: str) -> None:
         if self._active and self._recorder.current() is not None:
             raise KernelError(f"cuda: {what} inside a recording, where nothing has run yet; do it after a replay")
+
+    def stream(self) -> int:
+        """The handle of the stream to which this thread's work goes."""
+        return self._stream()
 
     # ---- memory ----------------------------------------------------------------------------------------
 
@@ -189,6 +192,39 @@ class Gpu:
             with self._context:
                 self.driver.call("cuMemcpyDtoDAsync_v2", out.data.ptr, x.data.ptr, x.nbytes, self._stream())
 
+    def meet(self, other: "Gpu") -> None:
+        """Let this GPU's kernels and copies reach another one's memory, and the other way round, where they can."""
+        if other is self:
+            return
+        for here, there in ((self, other), (other, self)):
+            if self.driver.reaches(here.handle, there.handle):
+                with here._context, suppress(KernelError):  # CuPy or PyTorch may have done so before
+                    self.driver.call("cuCtxEnablePeerAccess", there._context.handle, 0)
+
+    def adopt(self, x: Any, owner: "Gpu") -> Any:
+        """A copy of another GPU's array, in the order of both streams; the driver knows the shortest way."""
+        self._not_recording("an array cannot be copied from another GPU")
+        x = owner.contiguous(x)
+        copy = self.empty(x.shape, x.dtype)
+        if x.nbytes:
+            self._after(owner)
+            with self._context:
+                self.driver.call(
+                    "cuMemcpyPeerAsync", copy.data.ptr, self._context.handle, x.data.ptr, owner._context.handle,
+                    x.nbytes, self._current_stream(),
+                )  # fmt: skip
+            owner._after(self)  # x may be freed, and its memory used again
+        return copy
+
+    def _after(self, other: "Gpu") -> None:
+        """Let this thread's next work here begin when its work so far on another GPU is done."""
+        with other._context:
+            event = self.driver.event()
+            self.driver.call("cuEventRecord", event, other._current_stream())
+        with self._context:
+            self.driver.call("cuStreamWaitEvent", self._current_stream(), event, 0)
+            self.driver.call("cuEventDestroy_v2", event)  # when it has occurred
+
     def contiguous(self, x: Any) -> Any:
         """`x` itself where its elements lie in C order, else a copy in which they do.
 
@@ -218,8 +254,8 @@ class Gpu:
     def _mine(self, x: Any) -> None:
         if x.data.device_id != self.number:
             raise DeviceError(
-                f"cuda: an array lives on GPU {x.data.device_id}, and this is GPU {self.number} ({self.name}); copy it "
-                f"with cupy.asarray inside of `with cupy.cuda.Device({self.number})`, or set {SETTING}"
+                f"cuda: an array lives on GPU {x.data.device_id}, and this is GPU {self.number} ({self.name}); copy it: "
+                f'trueno.to(x, "cuda:{self.number}")'
             )
 
     def _in_order(self, out: Any) -> None:
@@ -281,7 +317,8 @@ class Gpu:
             if len(self._maps) >= MOST_MAPS:
                 self._maps.clear()
             pitches = [prod(shape[i:]) * TYPES[element].bytes for i in range(1, len(shape))]
-            encoded = tensor_maps.encoded(self.driver, address, element, shape, pitches, box, swizzle)
+            with self._context:
+                encoded = tensor_maps.encoded(self.driver, address, element, shape, pitches, box, swizzle)
             self._maps[key] = encoded
         return encoded
 
@@ -335,7 +372,8 @@ class Gpu:
 
     def free(self) -> int:
         """Bytes that arrays can have: what the driver has free, and CuPy's pool."""
-        return self.memory()[0] + runtime.kept()
+        with self._context:
+            return self.driver.memory()[0] + runtime.kept()
 
     @property
     def closed(self) -> bool:

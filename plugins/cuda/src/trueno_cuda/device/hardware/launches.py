@@ -70,7 +70,13 @@ def prepared(
     leading, trailing = _formats(kernel, numbers)
     pack, mapped = struct.Struct(leading).pack_into, "s" in leading
     driver = context.driver
-    run, replay = driver.run, driver.replay
+    bare, replay = driver.run, driver.replay
+    run: Callable[..., int] = bare
+
+    def inside(*args: Any) -> int:
+        with context:
+            return int(bare(*args))
+
     given_function = c_void_p.from_param(function)  # what `byref` makes, too: passed on as it is, a c_void_p is read
 
     def slot() -> list[Any]:
@@ -110,10 +116,12 @@ def prepared(
 
     def unwell(code: int, mine: list[Any]) -> None:
         """Once more where nothing was run: in a new thread, or one in which another context is current."""
+        nonlocal run
         if code in ELSEWHERE:
             context.forget()
-            with context:
-                code = run(mine[4], given_function, mine[5], None)
+            code = inside(mine[4], given_function, mine[5], None)
+            if not context.alone:  # the thread works on several GPUs: from now on this one first
+                run = inside
         if code:
             raise driver.failure(code, _described(kernel, grid, block, shared))
 
@@ -128,8 +136,8 @@ def prepared(
         mine[3].stream = initial_stream = current()
         _, _, _, _, given_config, given_values = mine
         # A stream under capture cannot take a graph, and checking for that costs what the graph saves; the
-        # legacy stream is never captured.
-        left = OFTEN if not initial_stream else 0
+        # legacy stream is never captured, and is this GPU's where there is no other one.
+        left = OFTEN if not initial_stream and context.alone else 0
         graph: Any = None
         recorded: Any = None
 

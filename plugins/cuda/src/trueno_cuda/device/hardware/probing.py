@@ -40,6 +40,7 @@ def probe(level: int) -> Probe:
             return Probe(True)
         driver = cuda.opened()
         from trueno_cuda.device.hardware import opened
+        from trueno_cuda.device.hardware.choice import refusal
 
         _, number = opened.chosen()
         add(opened.gpu())
@@ -49,7 +50,8 @@ def probe(level: int) -> Probe:
         return Probe(False, f"the GPU cannot add: {error}")
     except ImportError as error:
         return Probe(False, f"CuPy cannot be imported ({error}); {_INSTALL}")
-    return Probe(True, devices=(_found(driver, number),))
+    others = [other for other in range(driver.count()) if other != number and not refusal(driver, other)]
+    return Probe(True, devices=tuple(_found(driver, one) for one in (number, *others)))
 
 
 def cupy_is_here() -> None:

@@ -37,6 +37,11 @@ def ndarray(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         raise CudaFailure(int(error.status)) from None
 
 
+def is_array(x: Any) -> bool:
+    """Whether it is one of CuPy's."""
+    return isinstance(x, cupy.ndarray)
+
+
 def part(x: Any, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """An array in the memory of another one, from byte `start` on."""
     return cupy.ndarray(shape, dtype, memptr=x.data + start)
@@ -83,6 +88,15 @@ def stream_of(number: int) -> Callable[[], int]:
         if ask() == cupy.cuda.get_current_stream(number).ptr:
             return ask
     return lambda: int(cupy.cuda.get_current_stream(number).ptr)
+
+
+def nccl() -> Any:
+    """NCCL's module; None where it is not installed.  CuPy's wheels do not bring it, and PyTorch's wheels do."""
+    try:
+        from cupy.cuda import nccl as module
+    except Exception:  # whatever a loader says of a library that is not there
+        return None
+    return module if getattr(module, "available", True) else None
 
 
 def blas() -> tuple[Callable[[], int], Any] | None:

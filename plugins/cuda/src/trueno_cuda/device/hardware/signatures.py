@@ -26,10 +26,13 @@ cuCtxGetCurrent p
 cuCtxPushCurrent_v2 p
 cuCtxPopCurrent_v2 p
 cuCtxSynchronize -
+cuCtxEnablePeerAccess pu
+cuDeviceCanAccessPeer pii
 cuMemGetInfo_v2 pp
 cuMemcpyHtoDAsync_v2 qpzp
 cuMemcpyDtoHAsync_v2 pqzp
 cuMemcpyDtoDAsync_v2 qqzp
+cuMemcpyPeerAsync qpqpzp
 cuMemsetD32Async quzp
 cuMemHostAlloc pzu
 cuMemFreeHost p
@@ -37,6 +40,7 @@ cuPointerGetAttributes uppq
 cuStreamCreate pu
 cuStreamDestroy_v2 p
 cuStreamSynchronize p
+cuStreamWaitEvent ppu
 cuStreamBeginCapture_v2 pi
 cuStreamEndCapture pp
 cuGraphInstantiateWithFlags ppq

@@ -66,7 +66,7 @@ def attention(device: Device, call: Call) -> Kernel:
         sizes = sizes_of(extra, q, k, v, more, out)
         if sizes is None:
             return None
-        parts = Parts(1, 1, 1) if element.bits == 16 and rough() else None
+        parts = Parts(1, 1, 1) if static.get("products") == "bf16" or (element.bits == 16 and rough()) else None
         return plan(
             device, sizes, element, extra, causal, window, capped=capped, guarded=guarded, aligned=aligned, parts=parts
         )

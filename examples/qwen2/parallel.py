@@ -1,0 +1,232 @@
+"""A model whose weights several GPUs share: each has some heads, some of the feed-forward layer, some of the vocabulary.
+
+Matrices before a nonlinearity are cut by rows, those after it by columns (Megatron-LM's scheme, arXiv:1909.08053), so a
+layer has two sums over all GPUs.  Prompts exchange them by NCCL; a decode step is recorded in a batch of each GPU, whose
+sums are launches of their own, and replayed by a thread for each.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import trueno
+from trueno.backend import format_of
+
+from examples.qwen2.checkpoint import Checkpoint, EngineError
+from examples.qwen2.model import Cache, Model, Prompt, Sampling, Step
+
+OUTPUT = "output.weight"
+PROMPT = 4096
+"""Tokens whose sums fit into a message inside a batch."""
+
+
+class Shard:
+    """The part of a checkpoint that one of `count` GPUs has, as `Model` takes it."""
+
+    def __init__(self, whole: Checkpoint, rank: int, count: int) -> None:
+        c, self.whole, self.rank, self.count = whole.config, whole, rank, count
+        self.path, self.guarded, self.metadata = whole.path, whole.guarded, whole.metadata
+        self.tensors = {OUTPUT: None, **whole.tensors}
+        if c.kv_heads < count:
+            raise EngineError(f"{whole.path}: {c.kv_heads} heads of keys and values cannot be shared by {count} GPUs")
+        group = c.heads // c.kv_heads
+        kv = self._cut(c.kv_heads, "attn_output", group * c.head)
+        q, feed, rows = slice(kv.start * group, kv.stop * group), self._cut(c.feed, "ffn_down", 1), self._even(c.vocabulary)
+        self.config = SimpleNamespace(**vars(c) | {
+            "heads": q.stop - q.start, "kv_heads": kv.stop - kv.start, "feed": feed.stop - feed.start})  # fmt: skip
+        heads = {name: slice(cut.start * c.head, cut.stop * c.head) for name, cut in zip("qkv", (q, kv, kv), strict=True)}
+        self._rows = {"ffn_gate": feed, "ffn_up": feed, "output": rows} | {f"attn_{n}": cut for n, cut in heads.items()}
+        self._columns = {"attn_output": heads["q"], "ffn_down": feed}
+        embedding = sum(t.nbytes for name, t in whole.tensors.items() if name == "token_embd.weight")
+        self.nbytes = (whole.nbytes - embedding) // count + embedding
+
+    def _even(self, total: int, unit: int = 1) -> slice:
+        """This GPU's part of so many numbers, in whole units."""
+        at = [round(i * total / self.count / unit) * unit for i in (self.rank, self.rank + 1)]
+        return slice(at[0], total if self.rank + 1 == self.count else at[1])
+
+    def _cut(self, total: int, name: str, each: int) -> slice:
+        """This GPU's part of the numbers that matrices `name` are cut at, which lie `each` columns apart.
+
+        A block of a quantized row is never cut.
+        """
+        unit = 1
+        for i in range(self.whole.config.layers):
+            form = getattr(self.whole.file[f"blk.{i}.{name}.weight"], "format", "")
+            unit = max(unit, format_of(form).elements if form else 1)
+        part = self._even(total, max(unit // each, 1))
+        if any(at * each % unit for at in (part.start, part.stop)) or part.start >= part.stop:
+            raise EngineError(
+                f"{self.path}: {self.count} GPUs cannot share the {total * each} columns of {name}, whose blocks of "
+                f"{unit} stay whole; give fewer GPUs"
+            )
+        return part
+
+    def load(self, name: str) -> Any:
+        """This GPU's part of a tensor; None where the model has none, and of biases that another GPU adds."""
+        part, _, kind = name.removeprefix("blk.").partition(".")[2].partition(".") if name.startswith("blk.") else (
+            *name.partition("."),)  # fmt: skip
+        if name == OUTPUT and OUTPUT not in self.whole.tensors:
+            name = "token_embd.weight"
+        tensor = self.whole.load(name)
+        if tensor is None or part not in self._rows | self._columns:
+            return tensor
+        if part in self._rows:
+            return tensor[self._rows[part]]
+        if kind == "bias":
+            return tensor if self.rank == 0 else None
+        columns = self._columns[part]
+        if not isinstance(tensor, trueno.QuantizedMatrix):
+            return np.ascontiguousarray(tensor[:, columns])
+        rows, width = tensor.shape
+        at = [n * tensor.bytes.shape[1] // width for n in (columns.start, columns.stop)]
+        data = np.ascontiguousarray(tensor.bytes[:, at[0] : at[1]])
+        return trueno.QuantizedMatrix(data, (rows, columns.stop - columns.start), tensor.format)
+
+
+class Caches:
+    """One sequence on the pages of every GPU, each with its own heads."""
+
+    def __init__(self, parts: list[Cache]) -> None:
+        self.parts = parts
+
+    @property
+    def pages(self) -> trueno.KVCache:
+        """Those of the first GPU, which stand for all of them."""
+        return self.parts[0].pages
+
+    @property
+    def length(self) -> int:
+        """Tokens in every layer of every GPU; a smaller number forgets the last ones."""
+        return min(part.length for part in self.parts)
+
+    @length.setter
+    def length(self, tokens: int) -> None:
+        for part in self.parts:
+            part.length = tokens
+
+    def fork(self) -> "Caches":
+        return Caches([part.fork() for part in self.parts])
+
+    def release(self) -> None:
+        for part in self.parts:
+            part.release()
+
+
+class Parallel(Model):
+    """A model on several devices, such as "cuda:0" and "cuda:1"; used as a `Model`."""
+
+    def __init__(self, checkpoint: Checkpoint, devices: Sequence[str], activations: str = "q8", track: Any = iter,
+                 cache: str = "") -> None:  # fmt: skip
+        from trueno_cuda.nccl import Communicator
+
+        shards = [Shard(checkpoint, i, len(devices)) for i in range(len(devices))]
+        self.links = Communicator(*devices, side=PROMPT * checkpoint.config.width * 4)
+        self.models = [Model(shard, d, activations, track, cache) for shard, d in zip(shards, devices, strict=True)]
+        self.checkpoint, self.config, self.on_host = checkpoint, checkpoint.config, False
+        self.steps: tuple[Any, list[Step]] = None, []
+        self.prompts_recorded: dict[Any, Any] = {}
+        self.lengths: Counter[int] = Counter()
+        self.threads = ThreadPoolExecutor(len(devices), "gpu")
+
+    @property
+    def place(self) -> str:  # type: ignore[override]
+        """The part that is computed."""
+        return self.models[0].place
+
+    def cache(self, tokens: int = 0, sequences: int = 1) -> Any:
+        """An empty sequence, as of `Model.cache`."""
+        return Caches([model.cache(tokens, sequences) for model in self.models])
+
+    def together(self, generators: list[Any]) -> list[Any]:
+        """What the generators of all models return: their parts become whole by messages between the GPUs."""
+        parts = [next(one) for one in generators]
+        while True:
+            what, given = parts[0][0], [part for _, part in parts]
+            if what == "rows":
+                whole = self.links.all_gather(given, -1)
+            else:  # arrays are of no other use, so the sum takes their place
+                whole = self.links.all_reduce(given, out=None if hasattr(given[0], "batch") else given)
+            parts, done = [], []
+            for one, y in zip(generators, whole, strict=True):
+                try:
+                    parts.append(one.send(y))
+                except StopIteration as end:
+                    done.append(end.value)
+            if done:
+                return done
+
+    def forward(self, tokens: Sequence[int], cache: Caches, first: int = 0) -> Any:
+        """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
+        if prompts := self._prompt(tokens, cache, first, partial(self._record, cache)):
+            runs = [self.threads.submit(prompt.run, self.known(tokens), part.number)
+                    for prompt, part in zip(prompts, cache.parts, strict=True)]  # fmt: skip
+            for run in runs:
+                run.result()
+            return np.concatenate([p.batch.read(p.logits).reshape((1, -1)) for p in prompts], axis=1)
+        generators = [m.logits(tokens, c, first) for m, c in zip(self.models, cache.parts, strict=True)]
+        return np.concatenate(self.together(generators), axis=1)
+
+    def _record(self, cache: Caches, size: int) -> list[Prompt]:
+        """A prompt of `size` tokens, recorded on each GPU."""
+        if size > PROMPT:
+            return []
+        prompts = [Prompt(m, part.pages, size, iter) for m, part in zip(self.models, cache.parts, strict=True)]
+        self.together([prompt.parts for prompt in prompts])
+        return prompts
+
+    def _started(self, tokens: Sequence[int], caches: Sequence[Caches], how: Sampling) -> list[Step]:
+        """The recorded step of each GPU, which begins with these tokens."""
+        pages = [part.pages for part in caches[0].parts]
+        key = ([id(p) for p in pages], len(caches), how)
+        if self.steps[0] != key:
+            steps = [Step(m, p, len(caches), how, iter) for m, p in zip(self.models, pages, strict=True)]
+            self.together([step.parts for step in steps])
+            self.steps = key, steps
+        for step in self.steps[1]:
+            step.batch.update(step.tokens, self.known(tokens))
+        return self.steps[1]
+
+    def decode(self, tokens: Sequence[int], caches: Sequence[Caches]) -> Any:
+        """Logits [sequences, vocabulary] after one more token of each of some sequences, forks of one another."""
+        steps = self._started(tokens, caches, Sampling())
+        numbers = [[c.parts[i].number for c in caches] for i in range(len(steps))]
+        runs = [self.threads.submit(s.places.run, n, wait=False) for s, n in zip(steps, numbers, strict=True)]
+        for run in runs:
+            run.result()
+        return steps[0].batch.read(steps[0].logits)
+
+    def draws(self, tokens: Sequence[int], caches: Sequence[Caches], how: Sampling, numbers: Any) -> Any:
+        """The next tokens of some sequences, drawn by each row of numbers [times, sequences] in [0, 1).
+
+        The first GPU leads: each step that it begins is begun by the others, and the tokens are the same on all.
+        """
+        first, *others = self._started(tokens, caches, how)
+        sequences = [[c.parts[i].number for c in caches] for i in range(len(self.models))]
+        numbers, queues = np.float32(numbers), [SimpleQueue[int]() for _ in others]
+
+        def follow(step: Step, listed: list[int], queue: "SimpleQueue[int]") -> None:
+            while (i := queue.get()) >= 0:
+                np.copyto(step.numbers, numbers[i])
+                step.places.run(listed, wait=False)
+
+        def lead(i: int) -> None:
+            np.copyto(first.numbers, numbers[i])
+            for queue in queues:
+                queue.put(i)
+
+        following = [self.threads.submit(follow, *each) for each in zip(others, sequences[1:], queues, strict=True)]
+        try:
+            yield from first.places.runs(sequences[0], len(numbers), first.drawn, before=lead)
+        finally:
+            for queue in queues:
+                queue.put(-1)
+            for run in following:
+                run.result()
+            for cache in caches:
+                cache.length = cache.parts[0].length

@@ -44,6 +44,7 @@ panel.plot(sizes * 32, again, "o-", label="20 candidates, reordered in float32")
 panel.plot(sizes * 32, found, "o-", label="10 candidates")
 for name, size, y in zip(points, sizes * 32, found, strict=True):
     panel.annotate(name, (size, y), (4, -12), textcoords="offset points", fontsize=8)
+panel.margins(0.08)  # room for the names at the edges
 panel.set(xlabel="bits an element", ylabel="recall of the ten nearest", ylim=(None, 1.01))
 panel.grid(alpha=0.3)
 panel.legend()

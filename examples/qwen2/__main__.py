@@ -75,7 +75,7 @@ def track(layers: Any) -> Any:
 
 def measure(a: argparse.Namespace, model: Model) -> None:
     path, line = Path(a.model), "| {model} | {size} | {backend} | {test} | {avg_ts:.2f} ± {stddev_ts:.2f} |"
-    about = {"model": path.stem, "size": f"{path.stat().st_size >> 20} MiB", "backend": a.backend or "automatic"}
+    about = {"model": path.stem, "size": f"{path.stat().st_size / 2**20:.1f} MiB", "backend": a.backend or "automatic"}
     records = [about | r for r in bench(model, a.prompt, a.generate, a.batch, a.depth, a.repetitions)]
     head = "| model | size | backend | test | t/s |\n| --- | --- | --- | --- | --- |"
     print(json.dumps(records, indent=1) if a.json else "\n".join([head, *(line.format(**r) for r in records)]))
@@ -136,7 +136,7 @@ def main() -> None:
             except trueno.GuardError as error:
                 raise EngineError(f"{model.place}, {error}") from error
     except (trueno.TruenoError, OSError, ValueError, ImportError, MemoryError) as error:
-        sys.exit(f"error: {error}")
+        sys.exit("error: " + str(error).removeprefix(f"[Errno {getattr(error, 'errno', None)}] "))
     except (KeyboardInterrupt, EOFError):
         print()
 

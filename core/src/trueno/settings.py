@@ -5,13 +5,12 @@ one (`TRUENO_FORCE_CPU` over `FORCE_CPU`).  An unknown value is an error, an unk
 """
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trueno import parsers
-from trueno.errors import SettingError, TruenoWarning, suggestion
+from trueno.errors import SettingError, suggestion, warn
 from trueno.parsers import Parser
 
 
@@ -195,7 +194,7 @@ class Settings:
         for sentence in self.unknown():
             if sentence not in self._said:
                 self._said.add(sentence)
-                warnings.warn(sentence, TruenoWarning, stacklevel=3)
+                warn(sentence)
 
 
 settings = Settings()

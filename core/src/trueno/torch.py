@@ -22,6 +22,7 @@ from torch.library import CustomOpDef, custom_op
 from trueno.dispatch.axes import result_shapes
 from trueno.dispatch.function import function
 from trueno.dispatch.parameters import parameters
+from trueno.errors import DtypeError
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 from trueno.ops.signature import ArraySpec
@@ -40,6 +41,8 @@ def blocks(q: QuantizedMatrix) -> tuple[torch.Tensor, str]:
 
     The tensor shares the memory of a matrix whose bytes can be written, and is a copy of others, as those of a file.
     """
+    if not isinstance(q, QuantizedMatrix):
+        raise DtypeError(f"blocks: q is {type(q).__name__}; give a QuantizedMatrix, as trueno.quantize makes")
     array = q.bytes
     writeable = getattr(getattr(array, "flags", None), "writeable", True)
     if not hasattr(array, "__array_interface__"):

@@ -117,7 +117,28 @@ def test_compare_with_a_file(tmp_path, form):
     assert all(row["ratio"] > 0 and row["before"] > 0 for row in rows)
     other = json.loads(run("mul", *SHORT, "--compare", str(file), "--json").stdout)["rows"]
     assert all(row["verdict"] is None for row in other)
-    assert "–" in run("mul", *SHORT, "--compare", str(file)).stdout
+    shown = run("mul", *SHORT, "--compare", str(file)).stdout
+    assert "–" in shown and "has none of these calls" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("rounds", [1, 9])
+def test_a_comparison_fits_into_80_letters(monkeypatch, rounds):
+    rows = [row(1.05e-3, 1e-3, 2e-3, rounds, backend="cuda_emulated", size=1_000_000, times_numpy=1.0)]
+    old = [row(11.4e-3, 9e-3, 90e-3, rounds, backend="cuda_emulated", size=1_000_000)]
+    monkeypatch.setenv("COLUMNS", "80")
+    console = bench.screen()
+    with console.capture() as capture:
+        drawn = [bench.Run(1_000_000, "float32", [(1_000_000,)])]
+        bench._show(TABLE["softmax"], drawn, rates.compare(rows, old), {}, console)
+    lines = capture.get().splitlines()
+    (line,) = (line for line in lines if "cuda_emulated" in line)
+    assert line.split()[-1] == ("unsure" if rounds == 1 else "faster") and max(map(len, lines)) <= 80
+    assert any(line.startswith("unsure: fewer than 5 rounds") for line in lines) == (rounds == 1)
+
+
+def test_a_float_that_it_does_not_time_is_no_slip():
+    assert run("add", *SHORT, "--dtype", "float16", code=2).stderr.endswith("it must be float32 or float64\n")
+    assert 'did you mean "float64"?' in run("add", *SHORT, "--dtype", "flot64", code=2).stderr
 
 
 @pytest.mark.parametrize(

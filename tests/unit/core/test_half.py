@@ -8,6 +8,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -191,6 +192,16 @@ def test_numbers_take_the_arrays_type(half):
         trueno.add(x, 10**400)
 
 
+def test_quantize_widens(half, seeded):
+    x = seeded.standard_normal((3, 256)).astype(half)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        q = trueno.quantize(x, "q4_k", imatrix=np.ones(256, half))
+        assert q == trueno.quantize(x.astype(np.float32), "q4_k", imatrix=np.ones(256, np.float32))
+        with pytest.raises(trueno.DtypeError, match="blocks require float32"):  # and no warning of an overflow
+            trueno.quantize_rows(x, format="q4_k")
+
+
 def test_two_types_in_one_call_are_an_error(half):
     x = np.ones(3, half)
     others = [np.float32, np.float64, next(h for h in HALVES if h != half)]
@@ -199,8 +210,8 @@ def test_two_types_in_one_call_are_an_error(half):
             trueno.add(x, np.ones(3, other))
     with pytest.raises(trueno.DtypeError, match=f"y is float32, but x is {half}"):
         trueno.add(x, [1.0, 2.0, 3.0])
-    with pytest.raises(trueno.DtypeError, match="blocks require float32"):
-        trueno.quantize(np.ones((2, 32), half), "q8_0")
+    with pytest.raises(trueno.DtypeError, match=r"blocks require float32: convert it .*, a tensor with \.float\(\)"):
+        trueno.quant_matmul(np.ones((2, 32), half), trueno.quantize(np.ones((2, 32), np.float32), "q8_0"))
     with pytest.raises(trueno.DtypeError, match="float32, float64, float16 and bfloat16 are accepted"):
         trueno.add(np.ones(3, np.int16), x)
     with pytest.raises(trueno.DtypeError, match="plans are for float32 or float64"):

@@ -171,6 +171,7 @@ def test_settings_of_plugins_are_declared_and_unknown_ones_are_a_warning(two):
     done = run(two, code, TRUENO_BOARD="3", TRUENO_BORD="1")
     assert done.stdout.strip() == "3"
     assert "TRUENO_BORD is set, but no such setting exists" in done.stderr and "TRUENO_BOARD" in done.stderr
+    assert "<string>:1: TruenoWarning" in done.stderr  # the program's line, not ours
     bad = run(two, code, TRUENO_BOARD="many").stderr
     assert "SettingError: TRUENO_BOARD is 'many', but must be a whole number" in bad
 

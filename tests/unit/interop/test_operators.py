@@ -115,3 +115,8 @@ def test_blocks_share_memory_or_copy_what_is_read_only(rng):
     q.bytes.flags.writeable = False
     copy, _ = operators.blocks(q)
     assert copy.data_ptr() != q.bytes.ctypes.data and torch.equal(copy, data)
+
+
+def test_blocks_of_what_is_not_quantized_is_an_error():
+    with pytest.raises(trueno.DtypeError, match="blocks: q is Tensor; give a QuantizedMatrix"):
+        operators.blocks(torch.ones(4, 256))

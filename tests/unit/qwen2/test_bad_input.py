@@ -121,7 +121,7 @@ def test_text_that_is_too_short_or_missing(folder, run, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("a")
     assert "the text has 1 tokens" in run("perplexity", tiny(folder), "--text", short)
-    assert "No such file" in run("perplexity", tiny(folder), "--text", tmp_path / "none.txt")
+    assert "error: No such file" in run("perplexity", tiny(folder), "--text", tmp_path / "none.txt")
     short.write_bytes(b"\xff\xfe\xfa")
     assert "utf-8" in run("perplexity", tiny(folder), "--text", short)
 

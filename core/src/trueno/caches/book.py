@@ -31,8 +31,9 @@ class Book:
     def table(self, sequence: Any) -> list[int]:
         """The pages of a sequence; ParameterError if there is none of that number."""
         if isinstance(sequence, bool) or not isinstance(sequence, Integral) or sequence not in self.tables:
-            known = ", ".join(map(str, list(self.tables)[:8])) or "none: call new()"
-            raise ParameterError(f"KVCache: there is no sequence {sequence!r}; those there are: {known}")
+            known = ", ".join(map(str, list(self.tables)[:8]))
+            remedy = f"those there are: {known}" if known else "there are none yet: call new()"
+            raise ParameterError(f"KVCache: there is no sequence {sequence!r}; {remedy}")
         return self.tables[int(sequence)]
 
     def new(self) -> int:

@@ -269,7 +269,8 @@ class KVCache:
                 want = f"[{len(many)}, {k.shape[1]}, {heads}, {d}]"
                 raise ShapeError(f"KVCache.append: {name} has shape {list(x.shape)}, but {want} is needed")
             if x.dtype != np.float32:
-                raise DtypeError(f"KVCache.append: {name} is {x.dtype}; rows are float32: convert it with .astype")
+                remedy = "convert it with .astype(numpy.float32), a tensor with .float()"
+                raise DtypeError(f"KVCache.append: {name} is {x.dtype}; rows are float32: {remedy}")
         slots = self.reserve(many, k.shape[1], layer)
         if not slots.size:
             return

@@ -19,7 +19,7 @@ from rich.text import Text
 import trueno
 from trueno.cli.chart import check, draw
 from trueno.cli.peers import numpy_peer, torch_peer
-from trueno.cli.rates import Row, compare, earlier, flops, moved, rated, spread
+from trueno.cli.rates import FEW, Row, compare, earlier, flops, moved, rated, spread
 from trueno.cli.report import (
     SET,
     Screen,
@@ -86,6 +86,7 @@ def command(
 
     PyTorch only if it is installed.  GB/s counts operands and results once each, GFLOP/s the op's own arithmetic.
     A comparison calls a row faster or slower if the quartiles of the two measurements do not overlap.
+    A row of fewer than 5 rounds is unsure: a longer --time gives it more.
     """
     before = earlier(Path(against)) if against else None
     if plot:
@@ -161,6 +162,8 @@ def _show(op: Op, runs: list[Run], rows: list[Row], parameters: dict[str, Any], 
     more = ("before", "ratio", "range", "") if compared else ("× NumPy", "GB/s", "GFLOP/s")
     shown = table("elements", "backend", "median", "±", *more, right=("elements", "median", "±", *more[:3]))
     shown.columns[1].no_wrap = True
+    if compared:
+        shown.padding, shown.columns[-1].no_wrap = (0, 1, 0, 0), True  # eight columns fit into 80 letters
     size = None
     for row in rows:
         if size not in (None, row["size"]):
@@ -173,6 +176,12 @@ def _show(op: Op, runs: list[Run], rows: list[Row], parameters: dict[str, Any], 
     console.print(f"median: of a call, ± half the quartiles' distance; {meaning}")
     console.print()
     console.print(shown)
+    if compared and all(row["verdict"] is None for row in rows):
+        console.print(
+            "The earlier file has none of these calls: their op, dtype, sizes and parameters.", style="yellow"
+        )
+    elif compared and any(row["verdict"] == "unsure" for row in rows):
+        console.print(f"unsure: fewer than {FEW} rounds; a longer --time gives more", style="dim")
     for name, reason in runs[0].left_out.items():
         console.print(f"{name} was left out: {reason}", style="yellow", soft_wrap=True)
 

@@ -29,7 +29,7 @@ def draw(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
     """Write the chart, whole or not at all; FileError if it cannot be written."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
     time, rate = figure.subplots(1, 2)
     for name in dict.fromkeys(row["backend"] for row in rows):
         own = sorted((row for row in rows if row["backend"] == name), key=lambda row: row["size"])
@@ -54,7 +54,7 @@ def draw(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
     for axes in (time, rate):
         axes.set(xscale="log", xlabel="elements of the first operand")
         axes.grid(True, which="major", alpha=0.3)
-    time.legend(frameon=False)
+    figure.legend(*time.get_legend_handles_labels(), loc="outside right center", frameon=False)  # covers no curve
     figure.suptitle(title)
     _save(figure, path)
 

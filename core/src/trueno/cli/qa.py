@@ -1,6 +1,7 @@
 """`trueno qa`: run the gates on this machine, and show what each of them measured."""
 
 import os
+import tempfile
 from collections import Counter
 from typing import Annotated, Any
 
@@ -64,6 +65,7 @@ def _software_adapter() -> None:
     entry = registry.entries().get("wgpu")
     if entry is not None and not entry.available and entry.code == "no_device" and not os.environ.get(ADAPTER):
         os.environ[ADAPTER] = "software"
+        os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # without it Mesa prints errors on stderr
         settings.reload()
         registry.forget()
 

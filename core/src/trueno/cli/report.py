@@ -163,7 +163,8 @@ def find_dtypes(text: str, known: tuple[str, ...] = ("float32", "float64")) -> l
     requirement = f"it must be {', '.join(known[:-1])} or {known[-1]}"
     for name in dtypes:
         if name not in known:
-            raise ParameterError(f"--dtype has {name!r}; {requirement}{suggestion(name, known)}")
+            near = "" if name in ("float16", "bfloat16") else suggestion(name, known)  # these are no slips
+            raise ParameterError(f"--dtype has {name!r}; {requirement}{near}")
     if not dtypes:
         raise ParameterError(f"--dtype is {text!r}; {requirement}")
     return dtypes

@@ -40,7 +40,7 @@ def float_dtype(op: Op, named: Sequence[tuple[str, Dtype]]) -> Dtype | None:
             raise DtypeError(f"{op.name}: {mismatch}; convert one of them to the other's dtype")
     if op.quantized and named and named[0][1] != np.float32:
         needs = f"{'ops on caches' if op.caches else 'blocks'} require float32: convert it with .astype(numpy.float32)"
-        raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; {needs}")
+        raise DtypeError(f"{op.name}: {named[0][0]} is {named[0][1]}; {needs}, a tensor with .float()")
     return named[0][1] if named else np.dtype(np.float32) if op.single else None
 
 

@@ -47,7 +47,7 @@ def _sizes(x: Any) -> Any:
 
 def _finite(x: Any) -> None:
     """Raise ParameterError naming the first number that is NaN, Inf or too large."""
-    good = np.abs(x) <= MOST  # and no NaN
+    good = np.abs(x) <= np.float32(MOST)  # and no NaN; float16 has no MOST
     if not good.all():
         i, j = np.unravel_index(int(np.argmin(good)), good.shape)
         wanted = f"blocks hold finite numbers up to {MOST:g}; replace it, or divide x and multiply the product"

@@ -21,7 +21,7 @@ TITLES = {
     "F-TRUENO-006": "100 elements never reach a GPU unless it is named",
     "F-TRUENO-007": "Row- and column-major Q4_K differ",
     "F-TRUENO-008": "The WGSL matmul is right when run",
-    "F-TRUENO-009": "Six pairs of batched and single kernels agree",
+    "F-TRUENO-009": "Six or more pairs of batched and single kernels agree",
     "F-TRUENO-010": "Batched Q4_K: vectors in registers, no ctaid.y",
     "F-TRUENO-011": "Batched rms_norm: rows along ctaid.y",
     "F-TRUENO-012": "ptx-map: 12 steps, 338 launches, sources that exist",

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from trueno.dispatch.half import is_half
 from trueno.errors import DtypeError, ShapeError
 from trueno.floatenv import ieee
 from trueno.formats import format_of
@@ -14,8 +15,9 @@ from trueno.quant.matrix import QuantizedMatrix
 def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # noqa: A002 - the field's own word
     """The rows of x[m, k] in blocks of `format`, byte for byte what ggml's quantizer writes.
 
-    x: a matrix, or a vector, which becomes one row; float32 (float64 is rounded to it).  format: a name of
-    `trueno.quant.WEIGHTS`, upper or lower case, or of `trueno.quant.INTERLEAVED`: then rows are interleaved afterwards.
+    x: a matrix, or a vector, which becomes one row; float32 (float64 is rounded to it, float16 and bfloat16 are
+    widened).  format: a name of `trueno.quant.WEIGHTS`, upper or lower case, or of `trueno.quant.INTERLEAVED`: then
+    rows are interleaved afterwards.
     imatrix: the importance of each column, [k], 0 or more, from llama.cpp's imatrix files: errors of important columns
     count more.
     ShapeError where k is not a whole number of blocks: nothing is padded.  ParameterError for NaN or Inf.
@@ -50,8 +52,8 @@ def quantize(x: Any, format: str, imatrix: Any = None) -> QuantizedMatrix:  # no
 
 
 def _single(x: Any) -> Any:
-    """float64 as float32, the dtype in which every quantizer computes."""
-    if not isinstance(x, np.ndarray) or x.dtype != np.float64:
+    """Other floats as float32, the dtype in which every quantizer computes."""
+    if not isinstance(x, np.ndarray) or not (x.dtype == np.float64 or is_half(x.dtype)):
         return x
     with np.errstate(over="ignore", under="ignore"), ieee():  # an Inf raises an error that names it
         return x.astype(np.float32)

@@ -86,7 +86,7 @@ def _times(ratio: float) -> str:
 def _share(value: float) -> Cell:
     """A share of 1 as a bar with its number beside it."""
     wide = f"{min(max(value, 0.0), 1.0):.1%}"
-    return f'<span class="bar"><span style="width:{wide}"></span></span> {value:.0%}', value
+    return f'<span class="bar"><span style="width:{wide}"></span></span> <span class="share">{value:.0%}</span>', value
 
 
 def _ops(report: Report) -> str:

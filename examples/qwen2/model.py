@@ -151,7 +151,7 @@ class Model:
         return Cache(pages, pages.new(), self.products)
 
     def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
-        """A generator of the states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
+        """A generator of the states after the last layer.  attend(layer, q, k, v): attention over a sequence's tokens."""
         c, count, weight, self.place = self.config, tokens.shape[0], partial(operand, ops), "token_embd"
         lookup = (
             ops.quant_embedding_lookup if isinstance(self.embedding, trueno.QuantizedMatrix) else ops.embedding_lookup
@@ -276,7 +276,7 @@ class Step:
 
 
 class Prompt:
-    """The first `size` tokens of a sequence, recorded in a batch; fewer ones are padded with some that none of them sees.
+    """The first `size` tokens of a sequence, recorded in a batch; fewer ones are padded by some that none of them sees.
 
     finish: as of `Step`.
     """

@@ -1,8 +1,8 @@
-"""A model whose weights several GPUs share: each has some heads, some of the feed-forward layer, some of the vocabulary.
+"""A model whose weights several GPUs share: each has some of the heads, of the feed-forward layer and of the vocabulary.
 
 Matrices before a nonlinearity are cut by rows, those after it by columns (Megatron-LM's scheme, arXiv:1909.08053), so a
-layer has two sums over all GPUs.  Prompts exchange them by NCCL; a decode step is recorded in a batch of each GPU, whose
-sums are launches of their own, and replayed by a thread for each.
+layer has two sums over all GPUs.  A prompt of a new length exchanges them by NCCL.  Decode steps, and prompts of known
+lengths, are recorded in a batch of each GPU, which a thread replays; their sums are launches of our own.
 """
 
 from collections import Counter
@@ -36,10 +36,16 @@ class Shard:
             raise EngineError(f"{whole.path}: {c.kv_heads} heads of keys and values cannot be shared by {count} GPUs")
         group = c.heads // c.kv_heads
         kv = self._cut(c.kv_heads, "attn_output", group * c.head)
-        q, feed, rows = slice(kv.start * group, kv.stop * group), self._cut(c.feed, "ffn_down", 1), self._even(c.vocabulary)
+        q, feed, rows = (
+            slice(kv.start * group, kv.stop * group),
+            self._cut(c.feed, "ffn_down", 1),
+            self._even(c.vocabulary),
+        )
         self.config = SimpleNamespace(**vars(c) | {
             "heads": q.stop - q.start, "kv_heads": kv.stop - kv.start, "feed": feed.stop - feed.start})  # fmt: skip
-        heads = {name: slice(cut.start * c.head, cut.stop * c.head) for name, cut in zip("qkv", (q, kv, kv), strict=True)}
+        heads = {
+            name: slice(cut.start * c.head, cut.stop * c.head) for name, cut in zip("qkv", (q, kv, kv), strict=True)
+        }
         self._rows = {"ffn_gate": feed, "ffn_up": feed, "output": rows} | {f"attn_{n}": cut for n, cut in heads.items()}
         self._columns = {"attn_output": heads["q"], "ffn_down": feed}
         embedding = sum(t.nbytes for name, t in whole.tensors.items() if name == "token_embd.weight")
@@ -69,8 +75,7 @@ class Shard:
 
     def load(self, name: str) -> Any:
         """This GPU's part of a tensor; None where the model has none, and of biases that another GPU adds."""
-        part, _, kind = name.removeprefix("blk.").partition(".")[2].partition(".") if name.startswith("blk.") else (
-            *name.partition("."),)  # fmt: skip
+        *_, part, kind = name.split(".")
         if name == OUTPUT and OUTPUT not in self.whole.tensors:
             name = "token_embd.weight"
         tensor = self.whole.load(name)

@@ -248,7 +248,9 @@ class Batch(Reading):
         """
         if not isinstance(op, Op) or len(operands) != len(op.operands):
             wanted = f"its operands, {', '.join(op.operands)}" if isinstance(op, Op) else "an op of a backend"
-            raise ParameterError(f"Batch.call: {getattr(op, 'name', op)!r} with {len(operands)} operands; give {wanted}")
+            raise ParameterError(
+                f"Batch.call: {getattr(op, 'name', op)!r} with {len(operands)} operands; give {wanted}"
+            )
         return self._record(op, operands, {p.name: p.default for p in op.params} | parameters)
 
     def _view(self, h: Handle, shape: tuple[int, ...]) -> Handle:

@@ -91,8 +91,8 @@ def named(name: str) -> str:
         return name
     whole = cast(DeviceBackend, load(base))
     if not hasattr(whole, "numbered") or not number.isdecimal():
-        wanted = "a number after the colon" if hasattr(whole, "numbered") else "a name without a colon"
-        raise UnknownBackend(f'"{name}" names no device; {base} wants {wanted}')
+        remedy = f"{base}:1" if hasattr(whole, "numbered") else f"{base}, which has no numbered devices"
+        raise UnknownBackend(f'"{name}" names no device; write {remedy}')
     backend = whole.numbered(int(number))
     if backend is whole:
         return base

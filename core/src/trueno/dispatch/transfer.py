@@ -191,10 +191,10 @@ def to(x: Any, name: str) -> Any:
 def _adopted(backend: Backend, x: Any) -> Any:
     """The copy of another device's array that the backend makes itself; None where it cannot."""
     start = perf_counter()
-    if (copy := cast(DeviceBackend, backend).adopt(x)) is not None:
+    copy = cast(DeviceBackend, backend).adopt(x)
+    if copy is not None:
         _same(backend, "adopt", copy, tuple(x.shape), np.dtype(x.dtype))
-        emit("transfer", "to", backend.name, "between devices", start=start, seconds=perf_counter() - start,
-             bytes=copy.nbytes)  # fmt: skip
+        emit("transfer", "to", backend.name, "between devices", seconds=perf_counter() - start, bytes=copy.nbytes)
     return copy
 
 

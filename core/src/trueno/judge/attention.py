@@ -20,7 +20,6 @@ from trueno.formats import decode, format_of
 from trueno.judge.bound import EXACT, Bound
 from trueno.judge.interval import Array, Judge, exact
 
-
 BFLOAT16 = 2.0**-9 * (1 + 2.0**-8)
 """What rounding to bfloat16 changes of a number, and of the product that follows."""
 

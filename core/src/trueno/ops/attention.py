@@ -102,8 +102,7 @@ def attention(
     is at position s − t + i.  causal: it sees keys up to its position.  window: and of these only the last `window`, or
     those less than `window` positions away if it is not causal; 0 is no window.  scale: 0 is 1/√d.  softcap: scores x
     become softcap · tanh(x / softcap); 0 is no cap.  products: "bf16" lets a backend round q, k, v and p to bfloat16,
-    by 2^-9 of each number at most, where that is faster.  No array of t × s scores is ever made.  With a mask:
-    attention_masked; with sinks: attention_sinks; for sequences of different lengths: attention_ragged.
+    by 2^-9 of each at most.  No array of t × s scores is ever made.  See also attention_masked, _sinks and _ragged.
     Shapes: leading axes broadcast; hq is a multiple of hk.
     Edges: a query that sees no key gives 0, and so do s = 0 and d = 0; a NaN that a query sees makes its row NaN, and
     NaN or Inf in keys and values that it does not see may do so; scaled queries, scores and sums that overflow have no

@@ -331,10 +331,9 @@ def op(
             # A module whose import was interrupted, by Ctrl-C, is imported again from its beginning.
             if before is not None and _place(before.body) != _place(body):
                 raise ValueError(f"{taken} is declared twice")
-        if not table:
-            return row
-        TABLE[row.name] = row
-        ALIASES.update(dict.fromkeys(row.aliases, row.name))
+        if table:
+            TABLE[row.name] = row
+            ALIASES.update(dict.fromkeys(row.aliases, row.name))
         return row
 
     return declare

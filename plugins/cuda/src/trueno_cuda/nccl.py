@@ -130,12 +130,16 @@ class Communicator:
         for i, x in enumerate(arrays):
             if not hasattr(x, "shape") or not hasattr(x, "dtype") or isinstance(x, np.ndarray):
                 move = f"trueno.to(x, {self.devices[i]!r})"
-                raise DeviceError(f"{what}: array {i} is a {type(x).__name__}, not of {self.devices[i]}; move it: {move}")
+                raise DeviceError(
+                    f"{what}: array {i} is a {type(x).__name__}, not of {self.devices[i]}; move it: {move}"
+                )
         shapes = [tuple(x.shape) for x in arrays]
         if any((s[:-1] if free else s) != (shapes[0][:-1] if free else shapes[0]) for s in shapes):
             raise ShapeError(f"{what}: the arrays have shapes {', '.join(map(str, shapes))}; they must agree")
         if any(x.dtype != arrays[0].dtype for x in arrays):
-            raise DtypeError(f"{what}: the arrays are {', '.join(str(np.dtype(x.dtype)) for x in arrays)}; of one dtype")
+            raise DtypeError(
+                f"{what}: the arrays are {', '.join(str(np.dtype(x.dtype)) for x in arrays)}; of one dtype"
+            )
         return shapes
 
     def _recorded(self, what: str, arrays: Any) -> bool:

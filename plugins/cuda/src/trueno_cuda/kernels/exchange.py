@@ -70,7 +70,6 @@ class Exchange:
         arrays += [kind[i] for kind in kinds for i in range(len(self.devices)) if i != rank]
         return [x.data.ptr for x in arrays]
 
-
     def emulate(self, rank: int, x: Any, launch: Callable[[], None]) -> None:
         """A launch on an emulated GPU, whose kernels copy memory in and out: what others send is there before it."""
         epoch = int(self.epochs[rank].elements[0]) + 1

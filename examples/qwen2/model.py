@@ -151,7 +151,7 @@ class Model:
         return Cache(pages, pages.new(), self.products)
 
     def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
-        """A generator of the states after the last layer.  attend(layer, q, k, v): attention over a sequence's tokens."""
+        """A generator of the states after the last layer.  attend(layer, q, k, v): attention of a sequence's tokens."""
         c, count, weight, self.place = self.config, tokens.shape[0], partial(operand, ops), "token_embd"
         lookup = (
             ops.quant_embedding_lookup if isinstance(self.embedding, trueno.QuantizedMatrix) else ops.embedding_lookup

@@ -1,4 +1,4 @@
-"""A model whose weights several GPUs share: each has some of the heads, of the feed-forward layer and of the vocabulary.
+"""A model whose weights several GPUs share: each has some of the heads, of the feed-forward layer, of the vocabulary.
 
 Matrices before a nonlinearity are cut by rows, those after it by columns (Megatron-LM's scheme, arXiv:1909.08053), so a
 layer has two sums over all GPUs.  A prompt of a new length exchanges them by NCCL.  Decode steps, and prompts of known

@@ -3,12 +3,14 @@ import { element, json, live, spoken } from "./page.js";
 
 live(document.querySelector("#model"), async (place) => {
   const engine = await json("tiny/engine.json");
-  const { load } = await import(new URL("tiny/module.js", document.baseURI).href);
+  const library = await import(new URL("tiny/module.js", document.baseURI).href), missing = await library.missing();
   const began = performance.now();
   const bar = element("p", "The weights are on their way …");
   place.replaceChildren(bar);
-  const module = await load("tiny/", {
-    progress: (done, total) => { bar.textContent = `${(done / 1e6).toFixed(1)} of ${(total / 1e6).toFixed(1)} MB`; },
+  const module = await library.load("tiny/", {
+    progress: (done, total) => {
+      bar.textContent = done < total ? `${(done / 1e6).toFixed(1)} of ${(total / 1e6).toFixed(1)} MB` : "The kernels are being compiled …";
+    },
   });
   let submits = 0;
   if (module.device) {
@@ -28,8 +30,9 @@ live(document.querySelector("#model"), async (place) => {
   place.replaceChildren(form, shown, facts, verdict);
 
   async function generate() {
-    const ids = prompt.value.split(/[\s,]+/).filter(Boolean).map(Number), wanted = Number(count.value);
-    const odd = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= engine.vocabulary);
+    const words = prompt.value.split(/[\s,]+/).filter(Boolean), ids = words.map(Number), wanted = Number(count.value);
+    const odd = words.find((word) => !/^\d+$/.test(word) || Number(word) >= engine.vocabulary);
+    for (const line of [shown, facts, verdict]) line.textContent = "";
     if (!ids.length || odd !== undefined)
       throw new Error(`The prompt must be whole numbers from 0 to ${engine.vocabulary - 1}, and holds ${odd ?? "none"}.`);
     if (!(wanted >= 1) || ids.length + wanted > engine.context)
@@ -47,7 +50,8 @@ live(document.querySelector("#model"), async (place) => {
       shown.textContent = tokens.join(" ");
     }
     const took = performance.now() - start, steps = ids.length + wanted - 1;
-    facts.textContent = `${wanted} tokens, ${spoken(took / steps)} a step, ${submits - before} submissions for ${steps} steps; ` +
+    const by = module.device ? `${submits - before} submissions for ${steps} steps` : `by WebAssembly${missing && ` (${missing})`}`;
+    facts.textContent = `${wanted} tokens, ${spoken(took / steps)} a step, ${by}; ` +
       `the first token after ${spoken(first)}. The module was loaded in ${spoken(loaded)}.`;
     const compared = ids.join() === engine.prompt.join() ? Math.min(wanted, engine.tokens.length) : 0;
     const same = tokens.slice(0, compared).join() === engine.tokens.slice(0, compared).join();

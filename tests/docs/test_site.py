@@ -100,9 +100,10 @@ def test_the_live_pages_run(site, tmp_path):
             tokens,
             behind(tmp_path, prompt, tokens),
         )
-        page.type("#model input", "1 x")
+        page.type("#model input", "1 x2")
         page.click("#model button")
-        wait(page, "document.querySelector('#model p:last-child').textContent.startsWith('The prompt must be')")
+        wait(page, "document.querySelector('#model p:last-child').textContent.endsWith('and holds x2.')")
+        assert page.visible("#model .live-tokens") in ([], [""])
         page = opened("kernels")
         texts = {path.stem: json.loads(path.read_text("utf-8")) for path in (site / "live/kernels").glob("*.json")}
         index = texts.pop("index")
@@ -132,6 +133,10 @@ def test_live_pages_say_why_they_cannot_run(site, browser, tmp_path):
         told = page.visible("#functions")[0]
         assert "No column of a GPU" in told and "WebAssembly" in told and "this GPU" not in told, told
         assert len(page.evaluate("[...document.querySelectorAll('#functions tbody tr')].map(r => r.cells.length)")) == 3
+        page = plain.open(f"{address}live/model.html")
+        wait(page, "document.getElementById('model').dataset.state")
+        assert "by WebAssembly (WebGPU finds no GPU here)" in page.visible("#model")[0]
+        assert page.evaluate("document.getElementById('model').dataset.same") == "true"
         page = plain.open(f"{address}live/kernels.html")
         wait(page, "document.getElementById('kernels').dataset.state")
         assert "only shows the texts" in page.visible("#kernels p")[0]

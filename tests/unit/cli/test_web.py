@@ -61,21 +61,24 @@ def test_a_script_is_exported(script, tmp_path):
     assert done.exit_code == 0 and "trueno web serve" in done.stdout, done.output
     assert json.loads((tmp_path / "page" / "plan.json").read_text())["inputs"]["x"]["shape"] == [5]
     again = run("export", script, "--out", tmp_path / "page")
-    assert again.exit_code == 2 and "force" in again.stderr
+    assert again.exit_code == 2 and "--force" in again.stderr
     assert run("export", script, "--out", tmp_path / "page", "--force").exit_code == 0
 
 
-def test_scripts_that_fail(script, tmp_path):
+def test_scripts_that_fail(script, tmp_path, monkeypatch):
     for source, problem in (
         ("batch = 3", "no inputs, no outputs"),
         ("1 / 0", "ZeroDivisionError"),
         ("(", "SyntaxError"),
+        ("open('no weights')", "No such file or directory: 'no weights'"),
     ):
         script.write_text(source)
         done = run("export", script, "--out", tmp_path / "page")
         assert done.exit_code == 2 and problem in done.stderr, done.output
-    done = run("export", tmp_path / "none.py")
-    assert done.exit_code == 2 and "none.py cannot be read" in done.stderr
+    monkeypatch.chdir(tmp_path)
+    for name in (tmp_path / "none.py", "none.py", tmp_path):
+        done = run("export", name)
+        assert done.exit_code == 2 and f"{name} cannot be read" in done.stderr.replace("\n", " "), done.output
     assert not (tmp_path / "page").exists()
 
 

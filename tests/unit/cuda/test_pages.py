@@ -2,6 +2,7 @@
 network for nothing, and their filters and links do what they say.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,3 +180,18 @@ def test_a_kernel_leads_to_its_text(opened):
 @pytest.mark.parametrize("opened", ["analysis", "flow", "mapped"], indirect=True)
 def test_no_page_is_wider_than_the_window(opened):
     assert opened.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+@pytest.mark.parametrize("name", ["analysis", "flow", "mapped"])
+def test_pages_fit_a_phone(request, browser, name):
+    page = browser.open(request.getfixturevalue(name), 420, 800)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+@pytest.mark.parametrize("name", ["analysis", "flow", "mapped"])
+def test_pages_have_colours_for_the_dark(request, name):
+    """Every colour is a variable, so that none is left as on white."""
+    text = request.getfixturevalue(name).read_text("utf-8")
+    style = text.split("<style>")[1].split("</style>")[0]
+    assert "prefers-color-scheme: dark" in style and "--page: #14171a" in style
+    assert re.findall(r"(?<!-)\b(?:color|background|fill|stroke|border): [^;]*#[0-9a-f]+", style) == []

@@ -64,13 +64,13 @@ def serve(
 def _run(script: Path) -> dict[str, Any]:
     """The names that a script defines; its own errors with its own traceback, as one of ours."""
     try:
+        script.read_bytes()
+    except OSError as error:
+        raise FileError(f"web export: {script} cannot be read ({error.strerror})") from None
+    try:
         return runpy.run_path(str(script), run_name="trueno_web")
     except TruenoError:
         raise
-    except OSError as error:
-        if error.filename is None or Path(error.filename) != script:
-            raise
-        raise FileError(f"web export: {script} cannot be read ({error.strerror})") from None
     except Exception as error:
         said = "".join(traceback.format_exception(error, limit=-1)).strip()
         raise ParameterError(f"web export: {script} failed:\n{said}") from error

@@ -116,7 +116,7 @@ def _target(folder: Any, force: bool) -> Path:
             if held and not (target / PLAN).is_file():
                 raise FileError(f"web.export: {target} is not empty, and no export wrote it; give another folder")
             if held and not force:
-                raise FileError(f"web.export: {target} has an export; pass force=True to replace it")
+                raise FileError(f"web.export: {target} has an export; pass force=True (--force) to replace it")
     except (OSError, RuntimeError, UnicodeError) as error:  # RuntimeError: links that lead to each other
         problem = getattr(error, "strerror", None) or error
         raise FileError(f"web.export: {text!r} cannot be written ({problem}); give another folder") from error

@@ -234,7 +234,8 @@ def _named(names: list[str], reports: list[dict[str, Any]]) -> None:
         if name not in known and entries:
             listed = [f"{entry['name']} has {_span(entry['parameters'])}" for entry in entries[:3]]
             more = [f"and {len(entries) - 3} more entries"] if len(entries) > 3 else []
-            raise ParameterError(f"ptx: no entry has a parameter {name!r}; {', '.join([*listed, *more])}")
+            said = f"no entry has a parameter {name!r}; {', '.join([*listed, *more])}"
+            raise ParameterError(f"ptx: {said}; or name it by its place, from 0")
 
 
 def _span(names: list[str]) -> str:

@@ -158,6 +158,18 @@ ld.global.u32 %r2, [%rd3]; st.global.u32 [%rd3], %r2; ret;"""
         assert report["files"][0]["entries"][0]["run"]["findings"][0]["kind"] == "out-of-bounds"
 
 
+def test_a_run_names_the_line_of_the_source(file):
+    body = """.file 1 "/src/k.cu"
+mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [x]; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd3, %rd1, %rd2;
+.loc 1 7 2
+ld.global.u32 %r2, [%rd3]; ret;"""
+    options = "--run", "--no-ptxas", "--array", "x=f32[100]", "--param", "y=0", "--param", "n=3", "--block", "128"
+    assert " (/src/k.cu:7): error in the run: x[100]" in ptx(file(body), *options).stdout
+    report = json.loads(ptx(file(body), *options, "--json").stdout)
+    jsonschema.validate(report, SCHEMA)
+    assert report["files"][0]["entries"][0]["run"]["findings"][0]["source"] == "/src/k.cu:7"
+
+
 def test_run_of_what_the_emulator_does_not_know(file):
     result = ptx(file("tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [s, {%r1}]; ret;"), "--run", "--block", 32,
                  "--param", "x=0", "--param", "y=0", "--param", "n=0")  # fmt: skip
@@ -333,9 +345,9 @@ def test_a_fact_about_a_parameter_that_no_entry_has(file, option, fact):
     path = file(GOOD)
     result = ptx(path, option, fact.format("m"))
     assert isinstance(result.exception, ParameterError)
-    assert str(result.exception) == "ptx: no entry has a parameter 'm'; k has x, y, n"
+    assert str(result.exception) == "ptx: no entry has a parameter 'm'; k has x, y, n; or name it by its place, from 0"
     wide = file(example(GOOD).replace(".param .u64 x,", ".param .u64 x, .param .u64 z,"), "wide.ptx")
-    assert str(ptx(wide, option, fact.format("m")).exception).endswith("; k has x … n")
+    assert str(ptx(wide, option, fact.format("m")).exception).endswith("; k has x … n; or name it by its place, from 0")
     assert "no entry has a parameter '3'" in str(ptx(path, option, fact.format("3")).exception)
     for name in ("n", "2"):
         assert ptx(path, option, fact.format(name)).exit_code == 0

@@ -93,6 +93,37 @@ def test_pictures_are_well_formed(page):
     assert len(banks.findall(".//rect[@class='clash']")) == 8 and "4 words at most" in "".join(banks.itertext())
 
 
+def test_a_bank_of_one_word(tmp_path):
+    (tmp_path / "k.ptx").write_text(TEXT.replace("shl.b32 %r4, %r1, 4", "shl.b32 %r4, %r1, 2"))
+    written(tmp_path, "k.ptx")
+    assert "32 banks, 1 word at most in one" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def written(folder, *words):
+    files = [str(folder / word) if word.endswith(".ptx") else word for word in words]
+    options = ["--html", str(folder / "page.html"), "--block", "256", "--no-ptxas"]
+    result = CliRunner().invoke(commands.app, [*files, *options])
+    assert result.exit_code in (0, 1), result.output
+
+
+def test_of_several_files_each_kernel_names_its_own(tmp_path):
+    for name in ("a.ptx", "b.ptx"):
+        (tmp_path / name).write_text(TEXT)
+    written(tmp_path, "a.ptx", "b.ptx")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert '<h2 id="k0">k in a.ptx</h2>' in page and '<h2 id="k2">k in b.ptx</h2>' in page
+    assert '<a href="#k2">k in b.ptx: 1 finding</a>' in page and '<a href="#k3">helper in b.ptx</a>' in page
+
+
+def test_what_a_run_saw_stands_in_place(tmp_path):
+    (tmp_path / "k.ptx").write_text(TEXT)
+    written(tmp_path, "k.ptx", "--run", "--array", "x=f32[100]", "--param", "n=1")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "<b>error in the run</b> x[102]: past the end of x" in row(page, 15) and "[out-of-bounds]" in row(page, 15)
+    assert re.search(r'<a href="#k0">k: 1 finding, \d in the run</a>', page)
+    assert re.search(r"<p>1 finding, \d in the run\.</p>", page)
+
+
 def test_every_link_leads_somewhere(page):
     names = set(re.findall(r'id="([^"]+)"', page))
     assert set(re.findall(r'href="#([^"]+)"', page)) <= names

@@ -336,7 +336,9 @@ def test_shared_memory_is_named_by_array_and_element():
 
     report = load(racing.build().text).launch("racing", 1, 64, [np.zeros(64, np.float32)])
     found = only(report, "shared-race")
-    assert re.match(r"shared_2\[\d+\] reads what warp \d lane \d+ wrote, .*as k\.sync\(\) does", found.message)
+    assert re.match(
+        r"shared_2\[\d+\] reads what warp \d lane \d+ wrote, .*as bar\.sync \(k\.sync\(\)\) does", found.message
+    )
     element = int(found.message.partition("[")[2].partition("]")[0])
     assert element == 64 + 63 - found.thread[0] and found.array == "shared_2"
 
@@ -347,7 +349,7 @@ def test_shared_memory_is_named_by_array_and_element():
 
     report = load(unwritten.build().text).launch("unwritten", 1, 64, [np.zeros(64, np.float32)])
     found = only(report, "uninitialised-shared")
-    assert found.message == "shared_2[0] is read before it was written; store it first, then k.sync()"
+    assert found.message == "shared_2[0] is read before it was written; store it first, then bar.sync (k.sync())"
 
 
 def test_an_index_that_wrapped_says_so():

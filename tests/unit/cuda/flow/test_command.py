@@ -46,6 +46,7 @@ def test_table(tmp_path):
     assert result.exit_code == 0, result.output
     assert re.search(r"a\.py:1 head +emit +writes '\.version 8\.0'", result.stdout)
     assert re.search(r"a\.py:3 one +consume +calls head, which emits +head", result.stdout)
+    assert all(line == line.rstrip() for line in result.stdout.splitlines())
     assert "two" not in result.stdout and "3 functions in 1 file: 1 emit, 0 load, 0 analyze, 2 consume" in result.stdout
     assert re.search(
         r"a\.py:5 two +consume +calls one, which leads to head, which emits", ptx_flow(tmp_path, "--steps", 2).stdout

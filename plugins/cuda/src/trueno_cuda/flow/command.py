@@ -54,9 +54,13 @@ def command(
 
 def _show(result: Flow, steps: int) -> None:
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=PIPE)
-    report.show(result, steps, console)
+    if console.is_terminal:
+        report.show(result, steps, console)
+        return
+    console = Console(highlight=False, width=PIPE)
+    with console.capture() as table:
+        report.show(result, steps, console)
+    print("\n".join(line.rstrip() for line in table.get().splitlines()))  # the last column is not filled with blanks
 
 
 def _write(path: Path, text: str) -> None:

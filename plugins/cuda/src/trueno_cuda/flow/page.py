@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from trueno_cuda.flow.evidence import ROLES
 from trueno_cuda.flow.graph import Flow
-from trueno_cuda.flow.report import FILLS, record
+from trueno_cuda.flow.report import DARK, FILLS, record
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 240, 26, 90, 12
 LONGEST = 32
@@ -18,8 +18,9 @@ def html(flow: Flow, title: str) -> str:
     """The page."""
     data = json.dumps(record(flow)).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     text = files(__package__).joinpath("page.html").read_text("utf-8")
-    fills = ";".join(f"--{role}:{colour}" for role, colour in FILLS.items())
-    for name, value in (("TITLE", markup(title)), ("FILLS", fills), ("PICTURE", picture(flow)), ("DATA", data)):
+    light, dark = (";".join(f"--{role}:{colour}" for role, colour in fills.items()) for fills in (FILLS, DARK))
+    values = {"TITLE": markup(title), "FILLS": light, "DARK": dark, "PICTURE": picture(flow), "DATA": data}
+    for name, value in values.items():
         text = text.replace(f"<!--{name}-->", value)  # of which no value has one: `<` is escaped
     return text
 

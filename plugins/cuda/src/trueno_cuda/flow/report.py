@@ -13,6 +13,8 @@ from trueno_cuda.flow.graph import Call, Flow, Node
 COLOURS = {"emit": "green", "load": "magenta", "analyze": "cyan", "consume": "yellow"}
 FILLS = {"emit": "#d7f0d3", "load": "#ead6f5", "analyze": "#d3ecf5", "consume": "#f7efcf"}
 """The same on paper."""
+DARK = {"emit": "#24472a", "load": "#4a2f5c", "analyze": "#1f4656", "consume": "#54481c"}
+"""The same on a dark page."""
 
 
 def record(flow: Flow) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def _banks(first: Array, access: Access) -> str:
         body.append(_arrow(lane, _lane(lane, len(part), BANKS), end, f"byte {address}", kind))
     which = f"lanes 0 to {len(part) - 1}, which are served together; " if together < 32 else ""
     most = max(map(len, words.values()))
-    body.append(_small(20, ROW + 62, f"{which}{BANKS} banks, {most} words at most in one"))
+    body.append(_small(20, ROW + 62, f"{which}{BANKS} banks, {most} word{'' if most == 1 else 's'} at most in one"))
     return _frame(BANKS, "Lanes of a warp and the banks that they access", body)
 
 

@@ -68,9 +68,13 @@ def run(entry: Entry, values: Mapping[str, Any], shared: int) -> dict[str, Any]:
         return record | {"instructions": 0, "failed": str(error)}
     record["completed"] = report.completed
     record["instructions"] = sum(report.instructions.values())
+    files = entry.program.files
+    written = ((ins.line, ins.written) for ins in reversed(entry.code) if ins.written is not None)
+    sources = {line: f"{files.get(place[0], 'source')}:{place[1]}" for line, place in written}
     record["findings"] = [
         {"kind": f.kind, "severity": f.severity, "line": f.line, "text": f.text, "message": f.message,
          "block": list(f.block), "thread": list(f.thread), "count": f.count}
+        | ({"source": sources[f.line]} if f.line in sources else {})
         for f in report.findings
     ]  # fmt: skip
     return record

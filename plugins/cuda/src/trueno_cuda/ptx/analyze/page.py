@@ -13,7 +13,7 @@ from trueno.backend import counted
 from trueno_cuda.ptx.analyze.drawing import control_flow, lanes, markup
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import SEVERITIES
-from trueno_cuda.ptx.analyze.render import figures, last_line
+from trueno_cuda.ptx.analyze.render import figures, last_line, seen
 from trueno_cuda.ptx.analyze.report import Analysis, summary
 
 PICTURES = 60
@@ -38,7 +38,10 @@ def html(analyses: list[Analysis]) -> str:
         "LINKS": "".join(_link(f"k{k}", one, entry, len(analyses)) for k, (one, entry) in enumerate(parts)),
         "NOTES": "".join(map(_notes, records)),
         "SEVERITIES": "".join(boxes),
-        "KERNELS": "".join("".join(section(f"k{k}", one, entry)) for k, (one, entry) in enumerate(parts)),
+        "KERNELS": "".join(
+            "".join(section(f"k{k}", one, entry, where=_where(one, len(analyses))))
+            for k, (one, entry) in enumerate(parts)
+        ),
     }
     for name, value in values.items():
         page = page.replace(f"<!--{name}-->", value)  # of which no value has one: `<` is escaped
@@ -46,9 +49,21 @@ def html(analyses: list[Analysis]) -> str:
 
 
 def _link(anchor: str, analysis: Analysis, entry: Entry, files: int) -> str:
-    """The way to a kernel, with its file if there are several."""
-    where = f" in {analysis.record['path'].replace(chr(92), '/').rpartition('/')[2]}" if files > 1 else ""
-    return f'<a href="#{anchor}">{markup(entry.name + where)}</a>'
+    """The way to a kernel, with its file if there are several, and what was found in it."""
+    count = _count(*_found(analysis, entry))
+    return f'<a href="#{anchor}">{markup(entry.name + _where(analysis, files))}{count and f": {count}"}</a>'
+
+
+def _where(analysis: Analysis, files: int) -> str:
+    """The file of a kernel if there are several."""
+    return f" in {analysis.record['path'].replace(chr(92), '/').rpartition('/')[2]}" if files > 1 else ""
+
+
+def _found(analysis: Analysis, entry: Entry) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """An entry's record, None of a device function, and the findings of either."""
+    record = next((one for one in analysis.record["entries"] if one["name"] == entry.name), None)
+    found = record["findings"] if record else analysis.record["findings"]
+    return record, [f for f in found if f.get("entry") == entry.name]
 
 
 def style() -> str:
@@ -65,18 +80,26 @@ def _notes(record: dict[str, Any]) -> str:
     return "".join(listed)
 
 
-def section(anchor: str, analysis: Analysis, entry: Entry, most: int = PICTURES) -> Iterator[str]:
-    """The part of a page about one kernel; its ids begin with `anchor`.  most: accesses whose lanes are drawn."""
-    record = next((one for one in analysis.record["entries"] if one["name"] == entry.name), None)
-    found = record["findings"] if record else analysis.record["findings"]
-    findings = [f for f in found if f.get("entry") == entry.name]
+def _count(record: dict[str, Any] | None, findings: list[dict[str, Any]]) -> str:
+    """How much was found in a kernel; "" if nothing."""
+    run = len((record or {}).get("run", {}).get("findings", ()))
+    counts = [counted(len(findings), "finding")] if findings else []
+    return ", ".join([*counts, f"{run} in the run"] if run else counts)
+
+
+def section(anchor: str, analysis: Analysis, entry: Entry, most: int = PICTURES, where: str = "") -> Iterator[str]:
+    """The part of a page about one kernel; its ids begin with `anchor`.
+
+    most: accesses whose lanes are drawn.  where: words behind its name.
+    """
+    record, findings = _found(analysis, entry)
     kind = "" if record else " (device function)"
-    yield f'<section class="kernel"><h2 id="{anchor}">{markup(entry.name)}{kind}</h2>'
+    yield f'<section class="kernel"><h2 id="{anchor}">{markup(entry.name + where)}{kind}</h2>'
     if record:
         yield "<dl>"
         yield from (f"<dt>{markup(name)}</dt><dd>{markup(value)}</dd>" for name, value in figures(record))
         yield "</dl>"
-    yield f"<p>{counted(len(findings), 'finding') if findings else 'No findings'}.</p>"
+    yield f"<p>{_count(record, findings) or 'No findings'}.</p>"
     legend = "a dashed arrow is a branch that is taken, a violet one leads back"
     yield f"<details open><summary>Control flow: {legend}</summary>"
     yield f'<div class="scroll">{control_flow(entry, _worst(entry, findings), anchor)}</div></details>'
@@ -86,7 +109,8 @@ def section(anchor: str, analysis: Analysis, entry: Entry, most: int = PICTURES)
         yield from pictures.values()
         yield "</details>"
     yield '<table class="listing"><tbody>'
-    yield from _listing(anchor, analysis, entry, findings, set(pictures))
+    run = (record or {}).get("run", {}).get("findings", [])
+    yield from _listing(anchor, analysis, entry, [*findings, *map(_in_the_run, run)], set(pictures))
     yield "</tbody></table></section>"
 
 
@@ -151,9 +175,19 @@ def _listing(
         )
 
 
+def _in_the_run(finding: dict[str, Any]) -> dict[str, Any]:
+    """What the emulator saw, in the form of what a rule finds."""
+    severity = f"{finding['severity']} in the run"
+    return {"severity": severity, "message": seen(finding), "rule": finding["kind"], "line": finding["line"]}
+
+
 def _finding(finding: dict[str, Any]) -> str:
     severity = finding["severity"]
+    kind, name = severity, f' data-severity="{severity}"'
+    if severity not in SEVERITIES:  # what a run saw has no box that hides it
+        kind, name = ("critical" if severity.startswith("error") else "medium"), ""
+    fix = f'<div class="fix">{markup(finding["fix"])}</div>' if "fix" in finding else ""
     return (
-        f'<div class="finding {severity}" data-severity="{severity}"><b>{severity}</b> {markup(finding["message"])} '
-        f'[{finding["rule"]}]<div class="fix">{markup(finding["fix"])}</div></div>'
+        f'<div class="finding {kind}"{name}><b>{severity}</b> {markup(finding["message"])} '
+        f"[{finding['rule']}]{fix}</div>"
     )

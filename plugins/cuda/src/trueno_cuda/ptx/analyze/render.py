@@ -105,11 +105,17 @@ def _ran(run: dict[str, Any]) -> str:
 def _seen(path: str, run: dict[str, Any]) -> Iterator[str]:
     """What the emulator found."""
     for finding in run.get("findings", ()):
-        who = f"thread {tuple(finding['thread'])} of block {tuple(finding['block'])}"
-        often = f", seen {finding['count']} times" if finding["count"] > 1 else ""
-        place = f"{path}:{finding['line']}: {finding['severity']} in the run"
-        yield f"{place}: {finding['message']} ({who}{often}) [{finding['kind']}]"
+        source = f" ({finding['source']})" if "source" in finding else ""
+        place = f"{path}:{finding['line']}{source}: {finding['severity']} in the run"
+        yield f"{place}: {seen(finding)} [{finding['kind']}]"
         yield f"    {finding['text']}"
+
+
+def seen(finding: dict[str, Any]) -> str:
+    """What the emulator found, by whom, and how often."""
+    who = f"thread {tuple(finding['thread'])} of block {tuple(finding['block'])}"
+    often = f", seen {finding['count']} times" if finding["count"] > 1 else ""
+    return f"{finding['message']} ({who}{often})"
 
 
 def _findings(path: str, findings: list[dict[str, Any]], verbose: bool) -> Iterator[str]:

@@ -17,8 +17,8 @@ from trueno_cuda.ptx.syntax.types import Array
 
 LOG = 1 << 22  # reads kept in the log at most
 LATE = 1 << 19  # a clock's 20 bits are nearly used up
-UNORDERED = "with nothing that orders them, as k.sync() does"
-UNWRITTEN = "is read before it was written; store it first, then k.sync()"
+UNORDERED = "with nothing that orders them, as bar.sync (k.sync()) does"
+UNWRITTEN = "is read before it was written; store it first, then bar.sync (k.sync())"
 SEVERAL = 32  # in place of a lane: several lanes of the warp read the word
 
 

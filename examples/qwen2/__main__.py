@@ -18,7 +18,7 @@ from examples.qwen2.checkpoint import ARCHITECTURES, Checkpoint, EngineError
 from examples.qwen2.model import Model
 from examples.qwen2.parallel import Parallel
 from examples.qwen2.synthesize import SHAPES, synthesize
-from examples.qwen2.text import Sampling, chat, continuations, perplexity
+from examples.qwen2.text import Sampling, chat, completions, continuations, perplexity
 from examples.qwen2.tokenizer import Text
 
 
@@ -57,6 +57,8 @@ def parser() -> argparse.ArgumentParser:
     draw |= {"seed": numbers(0), "top_k": numbers(40), "top_p": numbers(0.95, most=1), "min_p": numbers(0.05, most=1)}
     command("generate", "continue a prompt", prompt={"default": ""}, tokens=tokens, temperature=numbers(0.0), **draw,
             count=numbers(1, 1), ids=flag | {"help": "print new tokens' numbers"}, ignore_end=flag)  # fmt: skip
+    command("complete", "continue every line of a file, some at a time", prompts=needed, rows=numbers(8, 1),
+            temperature=numbers(0.0), **draw)  # fmt: skip
     command("chat", "talk to the model", temperature=numbers(0.7), **draw)
     command("logits", "write the logits after each token", tokens=tokens | needed, out=needed)
     command("perplexity", "how well the model predicts a text", text=needed, context=numbers(512, 4))
@@ -98,6 +100,15 @@ def talk(a: argparse.Namespace, model: Model) -> None:
         values = perplexity(model, text.encode(Path(a.text).read_text("utf-8")), a.context)
         return print("perplexity {:.4f} ± {:.4f}".format(*values))
     how = Sampling(a.temperature, a.top_k, a.top_p, a.min_p)
+    if a.command == "complete":
+        lines = [line for line in Path(a.prompts).read_text("utf-8").splitlines() if line.strip()]
+        done, shown = dict[int, str](), 0
+        for place, ids in completions(model, map(text.encode, lines), a.n, how, a.seed, text.ends, a.rows):
+            done[place] = text.tokenizer.decode(ids)
+            while shown in done:  # in the file's order
+                print(lines[shown] + done[shown], flush=True)
+                shown += 1
+        return None
     if a.command == "chat":
         return chat(model, text, how, a.seed, a.n, lambda: input("> "), lambda s: print(s, end="", flush=True))
     if a.tokens is not None and a.prompt:

@@ -225,7 +225,7 @@ class Model:
 
     def _step(self, tokens: Sequence[int], caches: Sequence[Cache], how: Sampling) -> "Step | None":
         """The recorded step, which begins with these tokens; None where tokens are computed one by one."""
-        pages, what = caches[0].pages, (len(caches), how)
+        pages, what = next(filter(None, caches)).pages, (len(caches), how)
         if self.checkpoint.guarded or (pages.device == "host" and not self.on_host):  # a guard names what runs alone
             return None
         if self.step is None or self.step.pages is not pages or self.step.what != what:
@@ -241,14 +241,20 @@ class Model:
         return step.batch.read(step.logits)
 
     def draws(self, tokens: Sequence[int], caches: Sequence[Cache], how: Sampling, numbers: Any) -> Any:
-        """The next tokens of some sequences, drawn by each row of numbers [times, sequences] in [0, 1)."""
+        """The next tokens of some sequences, drawn by each row of numbers [times, sequences] in [0, 1).
+
+        caches: None for a row that computes nothing of use, so that sequences join and leave one recorded step.
+        """
         if step := self._step(tokens, caches, how):
-            sequences, x, numbers = [cache.number for cache in caches], step.numbers, np.float32(numbers)
+            sequences, x, numbers = [cache and cache.number for cache in caches], step.numbers, np.float32(numbers)
             yield from step.places.runs(sequences, len(numbers), step.drawn, before=lambda i: np.copyto(x, numbers[i]))
             return
+        busy = [i for i, cache in enumerate(caches) if cache]  # a row without a cache is of no use to anyone
         for row in numbers:
-            tokens = [sample(y, how, number) for y, number in zip(self.decode(tokens, caches), row, strict=True)]
-            yield np.array(tokens)
+            given, tokens = [tokens[i] for i in busy], np.zeros(len(caches), np.int64)
+            logits = self.decode(given, [caches[i] for i in busy])
+            tokens[busy] = [sample(y, how, row[i]) for y, i in zip(logits, busy, strict=True)]
+            yield tokens
 
 
 class Step:

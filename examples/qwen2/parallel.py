@@ -187,7 +187,7 @@ class Parallel(Model):
 
     def _started(self, tokens: Sequence[int], caches: Sequence[Caches], how: Sampling) -> list[Step]:
         """The recorded step of each GPU, which begins with these tokens."""
-        pages = [part.pages for part in caches[0].parts]
+        pages = [part.pages for part in next(filter(None, caches)).parts]
         key = ([id(p) for p in pages], len(caches), how)
         if self.steps[0] != key:
             steps = [Step(m, p, len(caches), how, iter) for m, p in zip(self.models, pages, strict=True)]
@@ -212,7 +212,7 @@ class Parallel(Model):
         The first GPU leads: each step that it begins is begun by the others, and the tokens are the same on all.
         """
         first, *others = self._started(tokens, caches, how)
-        sequences = [[c.parts[i].number for c in caches] for i in range(len(self.models))]
+        sequences = [[c and c.parts[i].number for c in caches] for i in range(len(self.models))]
         numbers, queues = np.float32(numbers), [SimpleQueue[int]() for _ in others]
 
         def follow(step: Step, listed: list[int], queue: "SimpleQueue[int]") -> None:
@@ -233,5 +233,5 @@ class Parallel(Model):
                 queue.put(-1)
             for run in following:
                 run.result()
-            for cache in caches:
+            for cache in filter(None, caches):
                 cache.length = cache.parts[0].length

@@ -1,6 +1,8 @@
 """What one does with a model: draw tokens, chat, and measure how well it predicts a text."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import chain, takewhile
 from typing import Any
 
@@ -27,6 +29,56 @@ def continuations(
         if not (going := {i: int(row[i]) for i in going if row[i] not in ends}):  # sequences that have ended
             return
         yield going
+
+
+def completions(
+    model: Model, prompts: Any, n: int, how: Sampling, seed: int, ends: Any = (), rows: int = 8
+) -> Iterator[tuple[int, list[int]]]:
+    """(prompt's place, up to n next tokens) of many lists of tokens, as each is complete; `rows` of them at a time.
+
+    A sequence that has ended leaves its row to the next prompt between two replays of one recorded step.
+    """
+    prompts = list(prompts)
+    ends, waiting, most = set(ends), deque(enumerate(prompts)), max(map(len, prompts), default=0) + n
+    if most > model.config.context:
+        raise EngineError(f"a prompt and {n} new tokens take {most}, and the context has {model.config.context}")
+    empty, numbers = model.cache(most, rows + 1), {}
+    taken: list[Any] = [None] * rows  # what a row computes: the prompt's place, its cache, and its tokens
+    while waiting or any(taken):
+        for row in range(rows):
+            while waiting and taken[row] is None:
+                place, prompt = waiting.popleft()
+                numbers[place], cache = np.random.default_rng([seed, place]).random(max(n, 1)), empty.fork()
+                (logits,) = model.prefill(prompt, cache)
+                taken[row] = place, cache, [sample(logits, how, numbers[place][0])]
+                if n <= 1 or taken[row][2][0] in ends:
+                    yield place, _ended(taken, row, n, ends)
+        busy = [row for row in range(rows) if taken[row]]
+        if not busy:
+            return
+        last, caches = [t[2][-1] if t else 0 for t in taken], [t[1] if t else None for t in taken]
+        steps = min(n - len(taken[row][2]) for row in busy)
+        drawn = np.zeros((steps, rows))
+        for row in busy:
+            place, _, tokens = taken[row]
+            drawn[:, row] = numbers[place][len(tokens) : len(tokens) + steps]
+        with closing(model.draws(last, caches, how, drawn)) as rounds:
+            for new in rounds:
+                for row in busy:
+                    taken[row][2].append(int(new[row]))
+                if any(taken[row][2][-1] in ends for row in busy):
+                    break
+        for row in busy:
+            if len(taken[row][2]) >= n or taken[row][2][-1] in ends:
+                yield taken[row][0], _ended(taken, row, n, ends)
+
+
+def _ended(taken: list[Any], row: int, n: int, ends: set[int]) -> list[int]:
+    """The tokens of a row that has ended, without the one that ended it; the row is free then."""
+    _, cache, tokens = taken[row]
+    cache.release()
+    taken[row] = None
+    return tokens[:-1] if tokens[-1] in ends else tokens[:n]
 
 
 def chat(model: Model, text: Any, how: Sampling, seed: int, n: int, read: Callable[[], str], show: Any) -> None:

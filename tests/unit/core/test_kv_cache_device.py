@@ -117,6 +117,40 @@ def test_a_recorded_step_serves_every_token(device, count):
             np.testing.assert_array_equal(x, want)
 
 
+@pytest.mark.parametrize("name", ["scalar", "fake"])
+def test_sequences_join_and_leave_between_two_runs(fake, name):
+    """A row without a sequence changes nothing, and the others get what a step of their own gives."""
+    rng = np.random.default_rng(7)
+    how = {"dtype": "float32", "capacity": 24, "sequences": 3, "page": 8, "device": name}
+    cache, alone = trueno.KVCache(1, 2, 16, **how), trueno.KVCache(1, 2, 16, **how)
+    numbers = [cache.new() for _ in range(3)]
+    assert [alone.new() for _ in range(3)] == numbers
+    with trueno.Batch(name) as many, trueno.Batch(name) as few:
+        arrays = [
+            [b.upload(np.zeros((count, h, 16), np.float32)) for h in (4, 2, 2)] for b, count in ((many, 3), (few, 1))
+        ]
+        steps = cache.record(many, 3), alone.record(few, 1)
+        results = [step.attend(0, *x) for step, x in zip(steps, arrays, strict=True)]
+        for listed in ([0, None, 2], [None, 1, None], [2, 1, 0], (None, 0, None), [None] * 3, [1, 0, None]) * 3:
+            given = [rows(rng, 3, h, 16) for h in (4, 2, 2)]
+            for handle, x in zip(arrays[0], given, strict=True):
+                many.update(handle, x)
+            steps[0].run(listed)
+            y = many.read(results[0])
+            for row, sequence in enumerate(listed):
+                if sequence is None:
+                    continue
+                for handle, x in zip(arrays[1], given, strict=True):
+                    few.update(handle, x[row : row + 1])
+                steps[1].run([sequence])
+                np.testing.assert_allclose(y[row : row + 1], few.read(results[1]), rtol=0, atol=2e-6)
+        assert cache.lengths(numbers).tolist() == alone.lengths(numbers).tolist()
+        with pytest.raises(ParameterError, match="it is for 3 sequences, and 2 are given"):
+            steps[0].run([0, None])
+        with pytest.raises(ParameterError, match="each may be there once"):
+            steps[0].run([1, None, 1])
+
+
 @pytest.mark.parametrize("device", ["", "fake"])
 def test_a_batch_writes_to_a_cache_in_its_step_alone(fake, device):
     """Not where the batch is executed to warm up, for another cache's step, or when pages have other users."""

@@ -11,7 +11,8 @@ from unit.qwen2.files import all_logits, changed, loaded, tiny
 from unit.qwen2.oracle import logits
 
 from examples.qwen2.bench import bench
-from examples.qwen2.text import Sampling, chat, continuations, perplexity, sample
+from examples.qwen2.checkpoint import EngineError
+from examples.qwen2.text import Sampling, chat, completions, continuations, perplexity, sample
 from examples.qwen2.tokenizer import Text
 
 TOKENS = [5, 700, 31, 31, 2]
@@ -53,6 +54,45 @@ def test_the_number_draws_from_the_kept_probabilities(how, kept):
     for number in np.linspace(0, 1, 97, endpoint=False):
         if np.abs(ends - number).min() > 1e-5:
             assert sample(np.log(p).astype(np.float32), how, number) == order[int((ends <= number).sum())]
+
+
+# ---- many prompts
+
+
+def behind(model, prompt, tokens):
+    """How far each token is behind the best one after what precedes it, in the model's own logits."""
+    rows = model.prefill([*prompt, *tokens[:-1]], model.cache(64), every=True)[len(prompt) - 1 :]
+    return [float(row.max() - row[token]) for row, token in zip(rows, tokens, strict=True)]
+
+
+@pytest.mark.parametrize("backend", ["simd", "cuda_emulated"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_sequences_join_and_leave_one_step(path, backend, rows):
+    """Each prompt's tokens are its own best ones, whatever is computed beside them."""
+    model = loaded(path, backend=backend)
+    rng = np.random.default_rng(3)
+    prompts = [
+        rng.integers(1024, size=size).tolist() for size in ((3, 9, 1, 5, 12) if backend == "simd" else (3, 1, 2))
+    ]
+    n = 8 if backend == "simd" else 3
+    got = dict(completions(model, prompts, n, Sampling(), 0, rows=rows))
+    assert sorted(got) == list(range(len(prompts)))
+    for place, prompt in enumerate(prompts):
+        assert len(got[place]) == n and max(behind(model, prompt, got[place])) < 1e-3
+    ends = {got[1][2], got[2][0]}
+    cut = dict(completions(model, prompts, n, Sampling(), 0, ends, rows))
+    for place, prompt in enumerate(prompts):
+        tokens = cut[place]
+        assert not ends & set(tokens) and (not tokens or max(behind(model, prompt, tokens)) < 1e-3)
+    assert len(cut[1]) <= 2 and not cut[2]
+    assert model.step.pages.used == 0  # each row has given its pages back
+
+
+def test_prompts_that_cannot_be_completed(model):
+    assert list(completions(model, [], 4, Sampling(), 0)) == []
+    assert dict(completions(model, [[5], [7]], 1, Sampling(), 0, rows=1)).keys() == {0, 1}
+    with pytest.raises(EngineError, match="a prompt and 600 new tokens take 601, and the context has 512"):
+        list(completions(model, [[5]], 600, Sampling(), 0))
 
 
 # ---- continuations

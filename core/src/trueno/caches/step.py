@@ -115,32 +115,35 @@ class CacheStep:
                 want = f"[{self._count}, {'a multiple of ' * (name == 'q')}{heads}, {numbers}]"
                 raise ShapeError(f"KVCache.record: {name} has shape {list(shape)}, but {want} is needed")
 
-    def run(self, sequences: Sequence[int], *, wait: bool = True) -> None:
+    def run(self, sequences: Sequence[int | None], *, wait: bool = True) -> None:
         """Execute the batch for the next token of each of these sequences; an error leaves them as they are.
 
+        sequences: None for a row that computes nothing of use, so that sequences may join and leave between two runs.
         wait: as of `Batch.execute`.
         """
         cache, lengths = self._cache, self._cache._lengths
-        if type(sequences) is not list or not all(type(s) is int for s in sequences):
-            sequences = cache._listed(sequences)
-        if len(sequences) != self._count:
-            raise ParameterError(f"KVCache.record: it is for {self._count} sequences, and {len(sequences)} are given")
+        rows, sequences = self._listed_rows(sequences)
         if len(self._recorded) < cache.layers:
             missing = ", ".join(str(i) for i in range(cache.layers) if i not in self._recorded)
             raise ParameterError(f"KVCache.record: attend is not recorded for layers {missing}; each gets the token")
         alike = False
         try:
-            alike = self._placed(sequences)
+            self._leave()  # rows of no sequence write nothing, and attend to nothing
+            self._starts[:] = self._lengths[:] = 0
+            alike = self._placed(rows, sequences)
             if not alike:
-                self._slots[:] = cache.reserve(sequences, 1)
+                self._slots[rows] = cache.reserve(sequences, 1)
                 if uneven := [s for s in sequences if len(set(lengths[s])) > 1]:
                     counts = f"{min(lengths[uneven[0]])} to {max(lengths[uneven[0]])} tokens in its layers"
                     raise ParameterError(f"KVCache.record: sequence {uneven[0]} has {counts}; truncate it")
-                self._starts[:] = cache.lengths(sequences)
-                self._lengths[:] = self._starts + 1
-            tables = [cache._book.tables[s] for s in sequences]
+                self._starts[rows] = cache.lengths(sequences)
+                self._lengths[rows] = self._starts[rows] + 1
+            tables: list[list[int]] = [[] for _ in range(self._count)]
+            for row, s in zip(rows, sequences, strict=True):
+                tables[row] = cache._book.tables[s]
             if moved := tables != self._listed:
-                self._table[:] = cache.table(sequences)
+                self._table[:] = 0
+                self._table[rows] = cache.table(sequences)
                 self._listed = list(map(list, tables))
             if moved and not self._borrowed:  # a batch of the host reads the array itself
                 self._batch.update(self._handles[3], self._table)
@@ -159,8 +162,19 @@ class CacheStep:
             lengths[s][:] = [lengths[s][0] + 1] * len(lengths[s])
         return None
 
+    def _listed_rows(self, sequences: Any) -> tuple[Sequence[int], list[int]]:
+        """The rows that have a sequence, and their sequences."""
+        plain = type(sequences) is list and all(type(s) is int for s in sequences)
+        given = sequences if plain or isinstance(sequences, (list, tuple)) else self._cache._listed(sequences)
+        if len(given) != self._count:
+            raise ParameterError(f"KVCache.record: it is for {self._count} sequences, and {len(given)} are given")
+        if plain:
+            return range(self._count), given
+        rows = [i for i, s in enumerate(given) if s is not None]
+        return rows, self._cache._listed([given[i] for i in rows])
+
     def runs(
-        self, sequences: Sequence[int], times: int, result: Any, *, before: Callable[[int], None] | None = None,
+        self, sequences: Sequence[int | None], times: int, result: Any, *, before: Callable[[int], None] | None = None,
         ahead: int = AHEAD,
     ) -> Iterator[Any]:  # fmt: skip
         """`run` so many times, and give what a handle of the batch holds after each.
@@ -169,7 +183,8 @@ class CacheStep:
         `Batch.feed` leads from one step to the next.  before(i) is called before step i begins, to write to live
         uploads.  In the end, or where the caller stops, the sequences have the tokens of the results given.
         """
-        lengths, behind = [self._cache.length(s) for s in sequences], deque[Callable[[], Any]]()
+        busy = [s for s in sequences if s is not None]
+        lengths, behind = [self._cache.length(s) for s in busy], deque[Callable[[], Any]]()
         ahead, begun, done, failed = 0 if self._borrowed else ahead, 0, 0, None
         try:
             while behind or begun < times:
@@ -192,7 +207,7 @@ class CacheStep:
             if failed is not None:
                 raise failed
         finally:
-            for sequence, length in zip(sequences, lengths, strict=True):
+            for sequence, length in zip(busy, lengths, strict=True):
                 if sequence in self._cache._lengths:
                     self._cache.truncate(sequence, length + done)
 
@@ -200,12 +215,12 @@ class CacheStep:
         """Let the batch write nothing to the cache until the next `run`: pages may have other users then."""
         self._slots[:] = NOWHERE
 
-    def _placed(self, sequences: Sequence[int]) -> bool:
+    def _placed(self, rows: Sequence[int], sequences: Sequence[int]) -> bool:
         """Find the place of each new token; False if a page is missing, or shared, or something is wrong."""
         book, page = self._cache._book, self._cache.page
-        for i, s in enumerate(sequences):
+        for n, (i, s) in enumerate(zip(rows, sequences, strict=True)):
             table = book.tables.get(s)
-            if table is None or sequences.index(s) != i:
+            if table is None or sequences.index(s) != n:
                 return False
             held = self._cache._lengths[s]
             start = held[0]

@@ -45,6 +45,16 @@ def test_every_word_of_the_templates_is_filled_in(tmp_path):
     assert "class AcmeTwoBackend:" in texts["src/trueno_acme_two/backend.py"]
 
 
+def test_the_probe_needs_none_of_the_first_ops(tmp_path):
+    """The author of a backend replaces them."""
+    path = create("acme", tmp_path) / "src" / "trueno_acme" / "backend.py"
+    made = {"__name__": "trueno_acme.backend"}
+    exec(compile(path.read_text("utf-8"), path, "exec"), made)
+    for kernel in made["KERNELS"].values():
+        del made[kernel.__name__]
+    assert made["AcmeBackend"]().probe(2).ok
+
+
 def test_the_command_says_what_comes_next(tmp_path):
     done = CliRunner().invoke(app, ["new-backend", "acme", "--dir", str(tmp_path)], prog_name="trueno")
     assert done.exit_code == 0, done.output

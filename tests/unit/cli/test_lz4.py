@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -41,6 +42,29 @@ def test_a_file_there_and_back(data, tmp_path):
     (fact,) = json.loads(run("info", packed, "--json").stdout)["frames"]
     assert (fact["pages"], fact["content"], fact["linked"], fact["checksum"]) == (82, 81923, False, True)
     assert "independent" in run("info", packed).stdout
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({}, "none"),
+        ({"block_checksum": True}, "pages"),
+        ({"content_checksum": True}, "content"),
+        ({"block_checksum": True, "content_checksum": True}, "pages and content"),
+    ],
+)
+def test_info_says_what_has_checksums(options, said, tmp_path):
+    path = tmp_path / "x.lz4"
+    path.write_bytes(lz4.frame.compress(b"x", **options))
+    (fact,) = json.loads(run("info", path, "--json").stdout)["frames"]
+    assert fact["page_checksums"] == ("pages" in said) and fact["checksum"] == ("content" in said)
+    row = run("info", path).stdout.splitlines()[2]
+    assert re.search(r"(linked|independent) +(.*?) *$", row)[2] == said
+
+
+def test_one_byte_is_one_byte(tmp_path):
+    (tmp_path / "one").write_bytes(b"x")
+    assert "1 byte became 24" in run("compress", tmp_path / "one", tmp_path / "one.lz4").stdout
 
 
 def test_pipes(data, tmp_path):

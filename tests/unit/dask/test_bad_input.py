@@ -49,6 +49,17 @@ def test_at_the_call(call, error, text):
         call()
 
 
+def test_a_product_of_blocks_says_whose_axis_is_cut():
+    q = trueno.quantize(np.ones((4, 32), F4), "q8_0")
+    with pytest.raises(
+        ShapeError, match=r"^q @ x is quant_matmul\(x\.T, q\)\.T, and there quant_matmul: x has 4 chunks"
+    ):
+        q @ lazy(32, 3, chunks=8)
+    with pytest.raises(ShapeError, match=r"^quant_matmul: x has 4 chunks along axis 1"):
+        lazy(3, 32, chunks=8) @ q.T
+    assert (q @ lazy(32, 3, chunks=8).rechunk({0: -1})).shape == (4, 3)
+
+
 def test_masked_chunks_and_tensors_beside():
     with pytest.raises(DtypeError, match="masked array"):
         trueno.exp(da.from_array(np.ma.array([1.0, 2.0], mask=[0, 1]), chunks=1))

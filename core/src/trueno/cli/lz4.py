@@ -43,7 +43,7 @@ def compress(
     read = [0]
     pieces = parts(data, page, checksum, level, backend, read)
     after = _write(source, target, force, pieces, read, len(data))
-    _report(quiet, f"{number(len(data))} bytes became {_share(after, len(data))}", target, start)
+    _report(quiet, f"{_bytes(len(data))} became {_share(after, len(data))}", target, start)
 
 
 @app.command("decompress")
@@ -59,7 +59,7 @@ def decompress(
     start, data = perf_counter(), _read(source)
     read = [0]
     after = _write(source, target, force, contents(data, limit, backend, read), read, len(data))
-    _report(quiet, f"{number(len(data))} bytes became {number(after)}", target, start)
+    _report(quiet, f"{_bytes(len(data))} became {number(after)}", target, start)
 
 
 @app.command("info")
@@ -72,16 +72,17 @@ def info(source: Source, json: Annotated[bool, typer.Option("--json", help="Prin
         return
     out = screen()
     rows = table(
-        "frame", "bytes", "pages", "raw", "content", "page up to", "blocks", "checksum", right=("bytes", "pages")
+        "frame", "bytes", "pages", "raw", "content", "page up to", "blocks", "checksums of", right=("bytes", "pages")
     )
     for i, fact in enumerate(facts):
         content = "not stated" if fact["content"] is None else number(fact["content"])
-        blocks, summed = "linked" if fact["linked"] else "independent", "of content" if fact["checksum"] else "none"
+        blocks = "linked" if fact["linked"] else "independent"
+        summed = [what for what, name in (("pages", "page_checksums"), ("content", "checksum")) if fact[name]]
         counts = [number(fact[name]) for name in ("bytes", "pages", "raw")]
-        rows.add_row(number(i), *counts, content, number(fact["most"]), blocks, summed)
+        rows.add_row(number(i), *counts, content, number(fact["most"]), blocks, " and ".join(summed) or "none")
     out.print(rows)
     count = len(facts)
-    out.print(f"{number(len(data))} bytes: {number(count)} frame{'' if count == 1 else 's'}", soft_wrap=True)
+    out.print(f"{_bytes(len(data))}: {number(count)} frame{'' if count == 1 else 's'}", soft_wrap=True)
 
 
 def _facts(frame: Frame) -> dict[str, Any]:
@@ -93,6 +94,7 @@ def _facts(frame: Frame) -> dict[str, Any]:
         "most": frame.most,
         "linked": frame.linked,
         "checksum": frame.summed is not None,
+        "page_checksums": frame.checked,
     }
 
 
@@ -153,6 +155,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with open(beside, "wb") as file:
             yield file
         permit(beside, target)
+
+
+def _bytes(count: int) -> str:
+    return f"{number(count)} byte{'' if count == 1 else 's'}"
 
 
 def _share(after: int, before: int) -> str:

@@ -46,7 +46,8 @@ def create(name: str, folder: Path) -> Path:
     """
     if not re.fullmatch("[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ParameterError(
-            f"{name!r} cannot name a backend; it must be lower-case letters, digits and _, the first a letter"
+            f"{name!r} cannot name a backend; it must be lower-case letters, digits and _, the first a letter, "
+            "and no word of Python's own"
         )
     if len(name) > LONGEST:
         raise ParameterError(f"the name has {len(name)} letters; it must have {LONGEST} at most")

@@ -6,13 +6,14 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, chain
 from threading import Lock
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from trueno.dispatch.coerce import shown
 from trueno.errors import DtypeError, FileError, LZ4Error, MissingFile, ParameterError
 from trueno.lz4.header import Array, Frame, frames
 from trueno.lz4.incoming import whole
@@ -53,7 +54,8 @@ class File:
         except FileNotFoundError as error:
             raise MissingFile(f"lz4.open: {self.path} cannot be read: {error.strerror}", self.path) from None
         except (OSError, ValueError) as error:
-            raise FileError(f"lz4.open: {self.path} cannot be read: {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise FileError(f"lz4.open: {self.path} cannot be read: {why}") from None
         self._data = np.frombuffer(self._map or b"", np.uint8)
         try:
             self.frames = self._checked()
@@ -117,12 +119,26 @@ class File:
             try:
                 place = range(length)[which]
             except (IndexError, TypeError):
-                raise ParameterError(f"lz4.File: byte {which!r} is not one of {length}") from None
+                raise ParameterError(f"lz4.File: byte {shown(which)} is not one of {length}") from None
             return self._range(data, place, place + 1)[0]
-        start, stop, step = which.indices(length)
+        try:
+            start, stop, step = which.indices(length)
+        except (TypeError, ValueError):  # an end that is not a whole number, a step of 0
+            problem = f"{shown(which)} is not a range of bytes; its ends are whole numbers, its step is 1"
+            raise ParameterError(f"lz4.File: {problem}: file[a:b]") from None
         if step != 1:
             raise ParameterError(f"lz4.File: the step is {step}; a range of bytes has step 1: file[a:b][::{step}]")
         return self._range(data, start, stop) if start < stop else b""
+
+    def __iter__(self) -> Iterator[int]:
+        """The bytes of the content as numbers, as those of `bytes`; pages are decompressed on the way."""
+        return chain.from_iterable(self._read(self._open(), 0, self.pages))
+
+    def __bytes__(self) -> bytes:
+        """The content."""
+        return bytes(self[:])
+
+    __contains__ = None  # with `__iter__` alone, `b"ab" in file` would be False; `b"ab" in file[:]` searches
 
     def _range(self, data: Array, start: int, stop: int) -> bytes:
         """The bytes from `start` to `stop` of the content, which has them."""

@@ -67,7 +67,7 @@ class Frame:
 
     number: of the frame, from 0; start, end: its first byte, and the first behind it; most: what a block may decode to;
     content: the bytes that it says it holds, or None; offsets and sizes: of the blocks in the stream, as
-    `lz4_decompress` takes them; summed: the checksum of the content, or None.
+    `lz4_decompress` takes them; summed: the checksum of the content, or None; checked: whether blocks have checksums.
     """
 
     number: int
@@ -79,6 +79,7 @@ class Frame:
     offsets: Array
     sizes: Array
     summed: int | None
+    checked: bool
 
     @property
     def bound(self) -> int:
@@ -171,7 +172,7 @@ class Scanner:
         summed = self.word("the checksum of the content") if on[CONTENT_SUM] else None
         frame = Frame(
             self.number, self.start, self.at, not on[LINKED_AT], most, content,
-            np.array(offsets, np.int64), np.array(sizes, np.int64), summed,
+            np.array(offsets, np.int64), np.array(sizes, np.int64), summed, on[BLOCK_SUM],
         )  # fmt: skip
         if content is not None and content > frame.bound:
             most_held = f"its {len(sizes)} blocks hold {frame.bound} bytes at most"
@@ -193,7 +194,7 @@ class Scanner:
             offsets.append(self.at - size)
             sizes.append(size)
         places = np.array(offsets, np.int64), np.array(sizes, np.int64)
-        return Frame(self.number, self.start, self.at, False, LEGACY_MOST, None, *places, None)
+        return Frame(self.number, self.start, self.at, False, LEGACY_MOST, None, *places, None, False)
 
 
 def frames(data: Buffer) -> list[Frame]:

@@ -59,7 +59,7 @@ def contents(data: Array, limit: int | None, backend: str | None, read: list[int
 
 
 def _over(frame: Frame, count: int, most: int) -> LZ4Error:
-    return frame.error(f"the content has {count} bytes or more, and {most} are allowed; pass a larger limit=")
+    return frame.error(f"the content has {count} bytes or more, and {most} are allowed; pass a larger limit")
 
 
 def _linked(frame: Frame, data: Array) -> Iterator[tuple[int, bytes]]:

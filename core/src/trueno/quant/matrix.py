@@ -301,4 +301,10 @@ def _product(q: QuantizedMatrix, x: Any, who: str) -> Any:
     way = "_colmajor" if q._columns else ""
     if len(x.shape) == 1:
         return function(f"quant_matvec{way}")(q, x)
-    return _turned(function(f"quant_matmul{way}")(_turned(x), q))
+    op = f"quant_matmul{way}"
+    try:
+        return _turned(function(op)(_turned(x), q))
+    except ShapeError as error:  # the sizes agree: a library of lazy arrays speaks of chunks, along axes of x.T
+        if who == "x @ q":
+            raise
+        raise ShapeError(f"{who} is {op}(x.T, q).T, and there {error}") from None

@@ -129,6 +129,9 @@ def test_any_page_and_any_range_of_a_file_is_read(stream, rng):
             (lambda: file.read(-16), "page is -16"),
             (lambda: file[::2], "the step is 2"),
             (lambda: file[len(data)], "is not one of"),
+            (lambda: file["a":], r"slice\('a', None, None\) is not a range of bytes; its ends are whole numbers"),
+            (lambda: file[:1.5], "is not a range of bytes"),
+            (lambda: file[::0], "its step is 1: file"),
         ):
             with pytest.raises(ParameterError, match=words):
                 bad()
@@ -136,6 +139,16 @@ def test_any_page_and_any_range_of_a_file_is_read(stream, rng):
         file.read(0)
     file.close()
     assert "closed" in repr(file)
+
+
+def test_the_bytes_of_a_file_are_iterated_like_those_of_bytes(stream):
+    path, data = stream
+    with trueno.lz4.open(path) as file:
+        assert bytes(file) == data and list(file) == list(data) and all(type(byte) is int for byte in file)
+        with pytest.raises(TypeError, match="not a container"):
+            b"ab" in file  # noqa: B015 - of numbers this would be False
+    with pytest.raises(FileError, match="is closed"):
+        iter(file)
 
 
 def raw(texts, content):
@@ -241,7 +254,7 @@ def test_what_is_not_such_a_file_is_named(tmp_path, rng):
         (empty, LZ4Error, "there are no bytes"),
         (text, LZ4Error, "it begins with 0x"),
         (tmp_path / "nothing", FileNotFoundError, "nothing cannot be read: No such file"),
-        (tmp_path, FileError, "cannot be read"),
+        (tmp_path, FileError, r"cannot be read: (Is a directory|Permission denied)$"),
         (5, DtypeError, "path is int"),
     ):
         with pytest.raises(error, match=words):

@@ -135,7 +135,10 @@ class Model:
         return Cache(pages, pages.new())
 
     def states(self, ops: Any, tokens: Any, positions: Any, attend: Any) -> Any:
-        """A generator of the states after the last layer.  attend(layer, q, k, v): attention over all tokens of each sequence."""
+        """A generator of the states after the last layer.
+
+        attend(layer, q, k, v): attention over all tokens of each sequence.
+        """
         c, count, weight, self.place = self.config, tokens.shape[0], partial(operand, ops), "token_embd"
         lookup = (
             ops.quant_embedding_lookup if isinstance(self.embedding, trueno.QuantizedMatrix) else ops.embedding_lookup

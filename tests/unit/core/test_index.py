@@ -17,8 +17,8 @@ import trueno
 from trueno import cachedir
 from trueno.discovery import index
 from trueno.discovery.index import BACKENDS, GROUPS, HOOKS, Point
-from trueno.sealed import seal
 from trueno.errors import TruenoWarning
+from trueno.sealed import seal
 from trueno.settings import settings
 
 ROOT = Path(__file__).parents[3]

@@ -10,11 +10,11 @@ import numpy as np
 
 from trueno.batch.counts import Tally
 from trueno.batch.live import Live
+from trueno.contiguous import compact
 from trueno.discovery import registry
 from trueno.discovery.protocol import Backend, DeviceBackend
 from trueno.discovery.registry import Entry
 from trueno.dispatch import transfer
-from trueno.contiguous import compact
 from trueno.dispatch.fallback import wrapping_errors
 from trueno.dispatch.incoming import plain
 from trueno.dispatch.transfer import device_of, imported, unwrap

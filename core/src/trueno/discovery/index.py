@@ -20,9 +20,9 @@ from zlib import crc32
 
 from trueno import cachedir
 from trueno.discovery.manifest import Manifest, load, locate, parse
-from trueno.sealed import seal, unseal
 from trueno.escape import escaped
 from trueno.locks import ForkSafeLock
+from trueno.sealed import seal, unseal
 from trueno.version import __version__
 
 if TYPE_CHECKING:

@@ -42,8 +42,10 @@ _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
 _arrays: tuple[Any, dict[str, Entry]] = None, {}  # the entries from which it was made, and the owners of array types
 _refresh = False
 _active: set[str] = set()  # names of backends that were active under an entry that was forgotten
-numbered: set[str] = set()
-"""The names of further devices that were ever asked for, such as `cuda:1`."""
+DIGITS = 9
+"""The most of a device's number."""
+numbered: dict[str, Backend] = {}
+"""Further devices that were ever asked for, by names such as `cuda:1`; as any backend's, their objects stay."""
 
 
 def entries() -> dict[str, Entry]:
@@ -90,18 +92,19 @@ def named(name: str) -> str:
     if not colon or name in entries():
         return name
     whole = cast(DeviceBackend, load(base))
-    if not hasattr(whole, "numbered") or not number.isdecimal():
+    if not hasattr(whole, "numbered") or not number.isdecimal() or len(number) > DIGITS:
         wanted = "a number after the colon" if hasattr(whole, "numbered") else "a name without a colon"
         raise UnknownBackend(f'"{name}" names no device; {base} wants {wanted}')
-    backend = whole.numbered(int(number))
+    name = f"{base}:{int(number)}"
+    backend = numbered.get(name) or whole.numbered(int(number))
     if backend is whole:
         return base
     with _lock:
         current = entries()
         if name not in current and (manifest := current[base].manifest) is not None:
-            entry = Entry(name, replace(manifest, name=name, opt_in=True), factory=_Always(backend))
+            make = _Always(numbered.setdefault(name, backend))
+            entry = Entry(name, replace(manifest, name=name, opt_in=True), factory=make)
             entry.configure(False, name in _active, _probe_others)
-            numbered.add(name)
             _publish({**current, name: entry})
     return name
 
@@ -116,7 +119,10 @@ def home(x: Any) -> Entry | None:
     except BackendUnavailable:  # which is raised where it is to be used
         return entry
     number = backend.number(x) if hasattr(backend, "numbered") else None
-    return entry if number is None else entries()[named(f"{entry.name}:{number}")]
+    if number is None:
+        return entry
+    name = named(f"{entry.name}:{number}")  # which may publish another table
+    return entries()[name]
 
 
 def owner(kind: type) -> Entry | None:

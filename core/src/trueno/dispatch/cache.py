@@ -19,10 +19,10 @@ from trueno.dispatch import state
 from trueno.dispatch.cache_host import NEVER, NUMBERS, Cached
 from trueno.dispatch.fallback import passes, wrapping_errors
 from trueno.dispatch.state import State
-from trueno.table import Table
 from trueno.dispatch.transfer import device_of
 from trueno.ops.op import Op
 from trueno.select import policy
+from trueno.table import Table
 
 Shape = tuple[int, ...]
 KEPT = 1024

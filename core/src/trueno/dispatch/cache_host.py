@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from trueno.contiguous import LARGE, compact, is_plain
 from trueno.discovery.protocol import Kernel
 from trueno.dispatch.axes import OperandView, ResultView
 from trueno.dispatch.coerce import number
-from trueno.contiguous import LARGE, compact, is_plain
 from trueno.floatenv import standard
 from trueno.ops.op import Op
 

@@ -12,11 +12,11 @@ from trueno.dispatch import cache, host
 from trueno.dispatch.coerce import unpack
 from trueno.dispatch.operands import on_device
 from trueno.dispatch.parameters import parameters as declared
-from trueno.table import Table
 from trueno.errors import ParameterError
 from trueno.floatenv import ieee
 from trueno.interop import calls
 from trueno.ops.op import Op
+from trueno.table import Table
 
 
 def call(op: Op, operands: tuple[Any, ...], scalars: dict[str, Any], out: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trueno.contiguous import compact, is_plain
 from trueno.discovery import registry
 from trueno.discovery.protocol import Call, Refused
 from trueno.dispatch import state
@@ -21,7 +22,6 @@ from trueno.dispatch.axes import Geometry, OperandView, Views, geometry, located
 from trueno.dispatch.cache import store_host
 from trueno.dispatch.cache_host import bound
 from trueno.dispatch.coerce import cache_bytes, coerce, coerce_params
-from trueno.contiguous import compact, is_plain
 from trueno.dispatch.fallback import passes
 from trueno.dispatch.half import WIDE, is_half, put, rounded, widened
 from trueno.dispatch.plan import Plan

@@ -19,7 +19,6 @@ from trueno.changes import on_change
 from trueno.discovery.protocol import Backend, Call, Kernel, Refused
 from trueno.dispatch import fallback, plan
 from trueno.dispatch.plan import Plan, PluginFailed
-from trueno.table import Table
 from trueno.errors import KernelError
 from trueno.locks import ForkSafeLock
 from trueno.ops import TABLE
@@ -28,6 +27,7 @@ from trueno.scope import Scope
 from trueno.select import policy, quarantine
 from trueno.select.decision import Decision, Request
 from trueno.settings import settings
+from trueno.table import Table
 
 if TYPE_CHECKING:
     from trueno.guards.rules import Rules

@@ -208,7 +208,9 @@ class EmulatedBackend(PtxBackend):
     def numbered(self, number: int) -> "EmulatedBackend":
         """The backend of another emulated GPU, for programs that use several."""
         if number >= EMULATED:
-            raise BackendUnavailable(f"{self.name}:{number} is not there: emulated GPUs are numbers 0 to {EMULATED - 1}")
+            raise BackendUnavailable(
+                f"{self.name}:{number} is not there: emulated GPUs are numbers 0 to {EMULATED - 1}"
+            )
         return self if number == self._number else EmulatedBackend(number)
 
     def adopt(self, x: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from threading import Lock, local
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from trueno.errors import DeviceError, KernelError, OutOfMemory
@@ -151,7 +151,7 @@ class Emulator:
     shared = SHARED
     sms = SMS
     _lock = Lock()
-    _memories: "weakref.WeakValueDictionary[int, Memory]" = weakref.WeakValueDictionary()
+    _memories: ClassVar[weakref.WeakValueDictionary[int, Memory]] = weakref.WeakValueDictionary()
 
     def __init__(self, arch: str = "sm_90", number: int = 0) -> None:
         self.arch = arch

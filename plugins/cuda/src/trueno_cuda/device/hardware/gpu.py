@@ -258,8 +258,8 @@ class Gpu:
     def _mine(self, x: Any) -> None:
         if x.data.device_id != self.number:
             raise DeviceError(
-                f"cuda: an array lives on GPU {x.data.device_id}, and this is GPU {self.number} ({self.name}); copy it: "
-                f'trueno.to(x, "cuda:{self.number}")'
+                f"cuda: an array lives on GPU {x.data.device_id}, and this is GPU {self.number} ({self.name}); copy "
+                f'it: trueno.to(x, "cuda:{self.number}")'
             )
 
     def _in_order(self, out: Any) -> None:

@@ -320,3 +320,74 @@ def test_a_result_that_one_gpu_does_not_use(pair, rng):
     at_once(batches)
     assert np.array_equal(batches[0].read(y), np.maximum(arrays[0] + arrays[1], 0))
     assert np.array_equal(batches[1].read(other), np.maximum(arrays[1], 0))
+
+
+# ---- real GPUs
+
+
+def gpus():
+    """The names of the GPUs that are here, four at most."""
+    found = trueno.backends().get("cuda")
+    count = len(found.devices) if found is not None and found.available else 0
+    return [f"cuda:{i}" for i in range(min(count, 4))]
+
+
+@pytest.fixture(scope="module")
+def real():
+    if len(gpus()) < 2:
+        pytest.skip("this machine has no two GPUs for CUDA")
+    return Communicator(*gpus())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(4, 6), (4, 1 << 18)])
+def test_arrays_of_gpus(real, rng, shape):
+    arrays = [rng.standard_normal((shape[0] * len(real), shape[1])).astype(np.float32) for _ in real.devices]
+    given = moved(real, arrays)
+    for op in OPS:
+        want = arrays[0]
+        for x in arrays[1:]:
+            want = UFUNCS[op](want, x)
+        for y in back(real, real.all_reduce(given, op)):
+            np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
+        for y, part in zip(back(real, real.reduce_scatter(given, op)), np.split(want, len(real)), strict=True):
+            np.testing.assert_allclose(y, part, rtol=1e-5, atol=1e-5)
+    for y in back(real, real.all_gather(given)):
+        assert np.array_equal(y, np.concatenate(arrays))
+    for root, x in enumerate(arrays):
+        for y in back(real, real.broadcast(given, root)):
+            assert np.array_equal(y, x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [1, 7, 4096, 100_003])
+@pytest.mark.parametrize("threads", [False, True])
+def test_batches_of_gpus(real, rng, n, threads):
+    arrays = [rng.standard_normal((2, n)).astype(np.float32) for _ in real.devices]
+    batches = [trueno.Batch(name) for name in real.devices]
+    given = [b.upload(x) for b, x in zip(batches, arrays, strict=True)]
+    rows = real.all_gather(real.all_reduce(given), -1)
+    for _ in range(20):
+        if threads:
+            at_once(batches)
+        else:
+            for batch in batches:
+                batch.execute(wait=False)
+        total = arrays[0]
+        for x in arrays[1:]:
+            total = total + x
+        for batch, h in zip(batches, rows, strict=True):
+            assert batch.read(h).tobytes() == np.hstack([total] * len(real)).tobytes()
+        arrays = [rng.standard_normal((2, n)).astype(np.float32) for _ in arrays]
+        for batch, h, x in zip(batches, given, arrays, strict=True):
+            batch.update(h, x)
+
+
+@pytest.mark.gpu
+def test_copies_between_gpus(real, rng):
+    x = rng.standard_normal((300, 1000)).astype(np.float32)
+    y = trueno.to(x, real.devices[0])
+    for turn in range(50):
+        y = trueno.to(trueno.scale(y, -1.0), real.devices[(turn + 1) % len(real)])
+    assert device_of(y).name == real.devices[50 % len(real)]
+    assert np.array_equal(trueno.numpy(y), x)

@@ -8,6 +8,7 @@ from trueno._types import Backend, Number, Operand, _Foreign, _S
 from trueno.batch.counts import Counts as Counts
 from trueno.batch.handle import Handle as Handle
 from trueno.caches import Pages
+from trueno.ops.op import Op
 from trueno.quant.matrix import QuantizedMatrix
 from typing import Any, Literal, overload
 
@@ -33,6 +34,8 @@ class Batch:
         """Replace the array of an upload by one of the same shape and dtype."""
     def feed(self, h: Handle, result: Handle) -> None:
         """Let an upload have the contents of a result when an execution has ended: the next one starts from them."""
+    def call(self, op: Op, *operands: Any, **parameters: Any) -> Any:
+        """Record an op that is not in the table: one that a backend has declared for itself and has a kernel for."""
     def keep(self, h: Handle) -> Handle:
         """Make `execute()` compute `h` even if other ops use it, so that `read` need not compute it."""
     def execute(self, *, wait: bool=True) -> None:

@@ -243,7 +243,7 @@ class Batch(Reading):
     def call(self, op: Op, *operands: Any, **parameters: Any) -> Any:
         """Record an op that is not in the table: one that a backend has declared for itself and has a kernel for.
 
-        ParameterError for what is no op, for another number of operands, and for parameters that it does not have; an
+        ParameterError for what is not an op, for another number of operands, and for parameters that it does not have; an
         execution raises where the batch's backend has no kernel.
         """
         if not isinstance(op, Op) or len(operands) != len(op.operands):

@@ -197,7 +197,7 @@ class Gpu:
                 self.driver.call("cuMemcpyDtoDAsync_v2", out.data.ptr, x.data.ptr, x.nbytes, self._stream())
 
     def meet(self, other: "Gpu") -> None:
-        """Let this GPU's kernels and copies reach another one's memory, and the other way round, where they can."""
+        """Let kernels and copies of this GPU and another one's reach each other's memory, where they can."""
         if other is self:
             return
         for here, there in ((self, other), (other, self)):

@@ -243,8 +243,8 @@ class Batch(Reading):
     def call(self, op: Op, *operands: Any, **parameters: Any) -> Any:
         """Record an op that is not in the table: one that a backend has declared for itself and has a kernel for.
 
-        ParameterError for what is not an op, for another number of operands, and for parameters that it does not have; an
-        execution raises where the batch's backend has no kernel.
+        ParameterError for what is not an op, for another number of operands, and for unknown parameters; an execution
+        raises where the batch's backend has no kernel.
         """
         if not isinstance(op, Op) or len(operands) != len(op.operands):
             wanted = f"its operands, {', '.join(op.operands)}" if isinstance(op, Op) else "an op of a backend"

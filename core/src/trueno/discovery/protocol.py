@@ -254,10 +254,7 @@ class OptionalMethods(Protocol):
         """
 
     def numbered(self, number: int) -> "Backend":
-        """The backend of the device of this number, called `NAME:number`; itself where that is its own device.
-
-        BackendUnavailable where there is no such device.  With this method there must be `number` as well.
-        """
+        """The device of this number as a backend, `NAME:1`, or itself; else BackendUnavailable.  Needs `number`."""
 
     def number(self, x: Any) -> int | None:
         """The number of the device that has an array of the backend's type; None for this backend's own."""

@@ -42,8 +42,6 @@ _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
 _arrays: tuple[Any, dict[str, Entry]] = None, {}  # the entries from which it was made, and the owners of array types
 _refresh = False
 _active: set[str] = set()  # names of backends that were active under an entry that was forgotten
-DIGITS = 9
-"""The most of a device's number."""
 numbered: dict[str, Backend] = {}
 """Further devices that were ever asked for, by names such as `cuda:1`; as any backend's, their objects stay."""
 
@@ -92,7 +90,7 @@ def named(name: str) -> str:
     if not colon or name in entries():
         return name
     whole = cast(DeviceBackend, load(base))
-    if not hasattr(whole, "numbered") or not number.isdecimal() or len(number) > DIGITS:
+    if not hasattr(whole, "numbered") or not number.isdecimal() or len(number) > 9:
         wanted = "a number after the colon" if hasattr(whole, "numbered") else "a name without a colon"
         raise UnknownBackend(f'"{name}" names no device; {base} wants {wanted}')
     name = f"{base}:{int(number)}"
@@ -119,10 +117,8 @@ def home(x: Any) -> Entry | None:
     except BackendUnavailable:  # which is raised where it is to be used
         return entry
     number = backend.number(x) if hasattr(backend, "numbered") else None
-    if number is None:
-        return entry
-    name = named(f"{entry.name}:{number}")  # which may publish another table
-    return entries()[name]
+    name = "" if number is None else named(f"{entry.name}:{number}")  # which may publish another table
+    return entries()[name] if name else entry
 
 
 def owner(kind: type) -> Entry | None:

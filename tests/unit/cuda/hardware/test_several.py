@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from trueno.errors import BackendUnavailable, DeviceError, DeviceLost, KernelError
 from trueno_cuda.backend import CudaBackend
-from trueno_cuda.device.hardware import probing
+from trueno_cuda.device.hardware import peers, probing
 from unit.cuda.hardware import fake_cupy, kernels
 
 ADD = kernels.add.build(arch="sm_90a")
@@ -79,7 +79,7 @@ def test_they_meet_when_both_are_open(two):
     two.gpu(1)
     assert two.stub.order == ["peer 1001 1000", "peer 1000 1001"]
     assert two.stub.current() is None  # the thread has its own context again
-    two.gpu(1).meet(two.gpu(1))
+    peers.meet(two.gpu(1), two.gpu(1))
     assert two.stub.order == []
 
 

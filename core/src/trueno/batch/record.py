@@ -243,15 +243,18 @@ class Batch(Reading):
     def call(self, op: Op, *operands: Any, **parameters: Any) -> Any:
         """Record an op that is not in the table: one that a backend has declared for itself and has a kernel for.
 
-        ParameterError for what is no op, and for another number of operands; an execution raises where the batch's
-        backend has no kernel.
+        ParameterError for what is not an op, for another number of operands, and for unknown parameters; an execution
+        raises where the batch's backend has no kernel.
         """
         if not isinstance(op, Op) or len(operands) != len(op.operands):
             wanted = f"its operands, {', '.join(op.operands)}" if isinstance(op, Op) else "an op of a backend"
             raise ParameterError(
                 f"Batch.call: {getattr(op, 'name', op)!r} with {len(operands)} operands; give {wanted}"
             )
-        return self._record(op, operands, {p.name: p.default for p in op.params} | parameters)
+        defaults = {p.name: p.default for p in op.params}
+        if unknown := [name for name in parameters if name not in defaults]:
+            raise ParameterError(f"Batch.call: {op.name} has no parameter {unknown[0]!r}; it has {', '.join(defaults)}")
+        return self._record(op, operands, defaults | parameters)
 
     def _view(self, h: Handle, shape: tuple[int, ...]) -> Handle:
         v = self._value("reshape", "h", h)

@@ -254,7 +254,7 @@ class OptionalMethods(Protocol):
         """
 
     def numbered(self, number: int) -> "Backend":
-        """The backend `NAME:number` of a further device, itself for its own; BackendUnavailable where there is none."""
+        """The device of this number as a backend, `NAME:1`, or itself; else BackendUnavailable.  Needs `number`."""
 
     def number(self, x: Any) -> int | None:
         """The number of the device that has an array of the backend's type; None for this backend's own."""

@@ -42,8 +42,8 @@ _owners: WeakKeyDictionary[type, Entry | None] = WeakKeyDictionary()
 _arrays: tuple[Any, dict[str, Entry]] = None, {}  # the entries from which it was made, and the owners of array types
 _refresh = False
 _active: set[str] = set()  # names of backends that were active under an entry that was forgotten
-numbered: set[str] = set()
-"""The names of further devices that were ever asked for, such as `cuda:1`."""
+numbered: dict[str, Backend] = {}
+"""Further devices that were ever asked for, by names such as `cuda:1`; as any backend's, their objects stay."""
 
 
 def entries() -> dict[str, Entry]:
@@ -90,18 +90,19 @@ def named(name: str) -> str:
     if not colon or name in entries():
         return name
     whole = cast(DeviceBackend, load(base))
-    if not hasattr(whole, "numbered") or not number.isdecimal():
-        remedy = f"{base}:1" if hasattr(whole, "numbered") else f"{base}, which has no numbered devices"
-        raise UnknownBackend(f'"{name}" names no device; write {remedy}')
-    backend = whole.numbered(int(number))
+    if not hasattr(whole, "numbered") or not number.isdecimal() or len(number) > 9:
+        wanted = "a number after the colon" if hasattr(whole, "numbered") else "a name without a colon"
+        raise UnknownBackend(f'"{name}" names no device; {base} wants {wanted}')
+    name = f"{base}:{int(number)}"
+    backend = numbered.get(name) or whole.numbered(int(number))
     if backend is whole:
         return base
     with _lock:
         current = entries()
         if name not in current and (manifest := current[base].manifest) is not None:
-            entry = Entry(name, replace(manifest, name=name, opt_in=True), factory=_Always(backend))
+            make = _Always(numbered.setdefault(name, backend))
+            entry = Entry(name, replace(manifest, name=name, opt_in=True), factory=make)
             entry.configure(False, name in _active, _probe_others)
-            numbered.add(name)
             _publish({**current, name: entry})
     return name
 
@@ -116,7 +117,8 @@ def home(x: Any) -> Entry | None:
     except BackendUnavailable:  # which is raised where it is to be used
         return entry
     number = backend.number(x) if hasattr(backend, "numbered") else None
-    return entry if number is None else entries()[named(f"{entry.name}:{number}")]
+    name = "" if number is None else named(f"{entry.name}:{number}")  # which may publish another table
+    return entries()[name] if name else entry
 
 
 def owner(kind: type) -> Entry | None:

@@ -15,7 +15,7 @@ from trueno_cuda.device.hardware.driver import Driver
 from unit.cuda.hardware import fake_cupy
 
 HERE = Path(__file__).parent
-NAMES = ("runtime", "gpu", "opened")
+NAMES = ("runtime", "gpu", "opened", "links")
 
 
 class Launch(ctypes.Structure):
@@ -51,6 +51,19 @@ class Stub:
         """The next calls of a function give a result code."""
         (ctypes.c_char * 64).in_dll(self.library, "failing").value = name.encode()
         self.set(fail_code=code, fail_times=times)
+
+    @property
+    def order(self):
+        """What went to streams, and from which GPU's context, a line each; then it is forgotten."""
+        held = (ctypes.c_char * 4096).in_dll(self.library, "order")
+        lines, held.value = held.value.decode().splitlines(), b""
+        return lines
+
+    def current(self):
+        """The number of the GPU whose context is this thread's; None for no context."""
+        context = ctypes.c_void_p()
+        self.library.cuCtxGetCurrent(ctypes.byref(context))
+        return context.value - 0x1000 if context.value else None
 
     def launch(self, index=-1):
         return (Launch * 4096).in_dll(self.library, "launches")[index % self.launched]
@@ -95,8 +108,8 @@ def cupy(monkeypatch):
         monkeypatch.delattr(package, name, raising=False)
     yield fake_cupy
     opened = sys.modules.get("trueno_cuda.device.hardware.opened")
-    if opened is not None and opened._gpu is not None:
-        opened._gpu.close()
+    for gpu in opened._all() if opened is not None else ():
+        gpu.close()
     for name in NAMES:
         sys.modules.pop(f"trueno_cuda.device.hardware.{name}", None)
         if hasattr(package, name):
@@ -113,6 +126,7 @@ def machine(stub, cupy, monkeypatch, tmp_path):
     monkeypatch.setattr(probing, "_installed", lambda name: name == "cupy-cuda13x")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     settings.override("TRUENO_CACHE_DIR", str(tmp_path / "cache"))
+    cupy.KNOBS.current = lambda: stub.current() or cupy.KNOBS.device  # as CuPy's arrays are made
     from trueno_cuda.device.hardware import opened
 
     yield SimpleNamespace(gpu=opened.gpu, stub=stub, cupy=cupy, opened=opened)

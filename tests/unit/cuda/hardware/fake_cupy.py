@@ -19,18 +19,24 @@ class OutOfMemoryError(MemoryError):
 
 
 class State(threading.local):
-    """Each thread's current stream."""
+    """Each thread's current stream, and those of single GPUs."""
 
     stream = 0
 
+    def __init__(self):
+        self.of = {}
+
 
 STATE = State()
-KNOBS = SimpleNamespace(version=13020, device=0, device_error=0, room=1 << 30, error=0, made=0)
+KNOBS = SimpleNamespace()
 
 
 def reset():
-    KNOBS.__dict__.update(version=13020, device=0, device_error=0, room=1 << 30, error=0, made=0)
+    KNOBS.__dict__.update(
+        version=13020, device=0, device_error=0, room=1 << 30, error=0, made=0, current=lambda: KNOBS.device
+    )
     STATE.stream = 0
+    STATE.of.clear()
     MODULES.update(_modules())
 
 
@@ -42,14 +48,16 @@ class Stream:
 class ndarray:
     """An array of "device" memory: addresses are the host's."""
 
-    def __init__(self, shape, dtype, values=None, device=0):
+    def __init__(self, shape, dtype, values=None, device=None):
         if KNOBS.error:
             raise CUDARuntimeError(KNOBS.error)
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
         if prod(self.shape) * self.dtype.itemsize > KNOBS.room:
             raise OutOfMemoryError("Out of memory allocating")
         self.values = np.full(self.shape, 0, self.dtype) if values is None else values
-        self.data = SimpleNamespace(ptr=self.values.ctypes.data, device_id=device)
+        self.data = SimpleNamespace(
+            ptr=self.values.ctypes.data, device_id=KNOBS.current() if device is None else device
+        )
         KNOBS.made += 1
 
     size = property(lambda self: self.values.size)
@@ -78,7 +86,11 @@ def _modules():
         CUDARuntimeError=CUDARuntimeError,
     )  # fmt: skip
     memory = module("cupy.cuda.memory", OutOfMemoryError=OutOfMemoryError)
-    cuda = module("cupy.cuda", runtime=runtime, memory=memory, get_current_stream=lambda n=-1: Stream(STATE.stream))
+
+    def get_current_stream(number=-1):
+        return Stream(STATE.of.get(number, STATE.stream))
+
+    cuda = module("cupy.cuda", runtime=runtime, memory=memory, get_current_stream=get_current_stream)
     pool = SimpleNamespace(free_bytes=lambda: 24, free_all_blocks=lambda: None)
     cupy = module("cupy", cuda=cuda, ndarray=ndarray, get_default_memory_pool=lambda: pool)
     return {"cupy": cupy, "cupy.cuda": cuda, "cupy.cuda.runtime": runtime, "cupy.cuda.memory": memory}

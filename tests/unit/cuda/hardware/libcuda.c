@@ -1,6 +1,7 @@
 /* A libcuda that has no GPU: it writes down what it is asked for, copies memory of the host's, and fails when told to.
    "Device" addresses are the host's.  Contexts are current by thread, as the real one's. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@ typedef struct { char name[128]; int registers, dynamic, wide; void *context; } 
 Launch launches[SEEN];
 int launched, loaded, unloaded, linked, granted, replayed, captured, synchronized, pinned_now, entered;
 int devices = 1, major = 9, minor = 0, mode = 0, version = 13000, registers = 32, linked_registers = 32;
+int reach = 1, refused;
+char order[4096];
 int param_sizes[64], params;
 uint64_t known;
 char failing[64];
@@ -27,6 +30,11 @@ static int told(const char *name)
 {
     if (fail_times && !strcmp(failing, name)) { fail_times--; return fail_code; }
     return 0;
+}
+static void note(const char *name, void *context, void *what)
+{
+    size_t n = strlen(order);
+    snprintf(order + n, sizeof order - n, "%s %lx %lx\n", name, (long)(uintptr_t)context, (long)(uintptr_t)what);
 }
 #define TOLD int told_ = told(__func__); if (told_) return told_
 #define CONTEXT if (!current) return 201; TOLD
@@ -55,6 +63,8 @@ int cuCtxSetCurrent(void *context) { TOLD; current = context; entered++; return 
 int cuCtxGetCurrent(void **out) { *out = current; return 0; }
 int cuCtxPushCurrent_v2(void *context) { stack[depth++] = current; current = context; return 0; }
 int cuCtxPopCurrent_v2(void **out) { *out = current; current = stack[--depth]; return 0; }
+int cuCtxEnablePeerAccess(void *peer, unsigned flags) { CONTEXT; note("peer", current, peer); return 0; }
+int cuDeviceCanAccessPeer(int *out, int device, int peer) { TOLD; *out = reach && device != peer; return 0; }
 int cuCtxSynchronize(void) { CONTEXT; return 0; }
 int cuMemGetInfo_v2(size_t *free_, size_t *total) { CONTEXT; *free_ = 1000; *total = 1 << 30; return 0; }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) { CONTEXT; memmove((void *)to, from, n); return 0; }
@@ -62,6 +72,10 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *s) { CONTEXT; 
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, void *s)
 {
     CONTEXT; memmove((void *)to, (void *)from, n); return 0;
+}
+int cuMemcpyPeerAsync(uint64_t to, void *there, uint64_t from, void *here, size_t n, void *s)
+{
+    CONTEXT; if (there != current) return 400; note("copy", here, s); memmove((void *)to, (void *)from, n); return 0;
 }
 int cuMemsetD32Async(uint64_t to, unsigned value, size_t n, void *s)
 {
@@ -86,7 +100,8 @@ int cuGraphLaunch(void *g, void *s) { CONTEXT; replayed++; return 0; }
 int cuGraphExecDestroy(void *g) { return 0; }
 int cuGraphDestroy(void *g) { return 0; }
 int cuEventCreate(void **out, unsigned flags) { CONTEXT; *out = (void *)0x800; return 0; }
-int cuEventRecord(void *e, void *s) { CONTEXT; return 0; }
+int cuEventRecord(void *e, void *s) { CONTEXT; note("record", current, s); return 0; }
+int cuStreamWaitEvent(void *s, void *e, unsigned flags) { CONTEXT; note("wait", current, s); return 0; }
 int cuEventSynchronize(void *e) { CONTEXT; return 0; }
 int cuEventDestroy_v2(void *e) { return 0; }
 
@@ -127,6 +142,7 @@ int cuLinkDestroy(void *s) { return 0; }
 
 int cuLaunchKernelEx(Config *c, Function *f, void **p, void **extra)
 {
+    if (f->context != current) refused++;
     CONTEXT;
     if (f->context != current) return 400;
     if (f->dynamic < (int)c->shared && c->shared > 48 * 1024) return 1;

@@ -29,7 +29,9 @@ def call(op: str, dtype: Any, *operands: Any, guarded: bool = False, **static: A
 def part(whole: Array, shape: tuple[int, ...], first: int) -> Array:
     """An array in another one's memory, from its element number `first` on."""
     skipped = first * whole.dtype.itemsize
-    memory = SimpleNamespace(ptr=whole.data.ptr + skipped, bytes=whole.data.bytes[skipped:], kept=whole.data)
+    memory = SimpleNamespace(
+        ptr=whole.data.ptr + skipped, bytes=whole.data.bytes[skipped:], device_id=whole.data.device_id, kept=whole.data
+    )
     return Array(shape, whole.dtype, memory)  # type: ignore[arg-type]
 
 

@@ -21,6 +21,7 @@ from trueno_cuda.device.hardware.driver import Driver
 from trueno_cuda.device.hardware.failures import FORKED
 from trueno_cuda.device.hardware.launches import Streams, prepared
 from trueno_cuda.device.hardware.modules import Modules
+from trueno_cuda.device.hardware.peers import follow
 from trueno_cuda.device.hardware.recordings import Recorder, Recording
 from trueno_cuda.device.hardware.status import StatusWords
 from trueno_cuda.device.hardware.transfers import MOST_FETCHED, Mirror, Transfers
@@ -57,7 +58,8 @@ class Gpu:
         self.shared = driver.attribute(self.handle, cuda.SHARED_OPTIN)
         self.alone = driver.count() == 1
         self._context = Context(driver, self.handle, self.alone)
-        self._current_stream = current = runtime.stream_of(number)
+        self.context = self._context.handle
+        self.caller = self._current_stream = current = runtime.stream_of(number)
         self._recorder = Recorder(self._context)
         self._maps: dict[Any, bytes] = {}
         self._singles: WeakSet[Recording] = WeakSet()
@@ -192,38 +194,20 @@ class Gpu:
             with self._context:
                 self.driver.call("cuMemcpyDtoDAsync_v2", out.data.ptr, x.data.ptr, x.nbytes, self._stream())
 
-    def meet(self, other: "Gpu") -> None:
-        """Let this GPU's kernels and copies reach another one's memory, and the other way round, where they can."""
-        if other is self:
-            return
-        for here, there in ((self, other), (other, self)):
-            if self.driver.reaches(here.handle, there.handle):
-                with here._context, suppress(KernelError):  # CuPy or PyTorch may have done so before
-                    self.driver.call("cuCtxEnablePeerAccess", there._context.handle, 0)
-
     def adopt(self, x: Any, owner: "Gpu") -> Any:
         """A copy of another GPU's array, in the order of both streams; the driver knows the shortest way."""
         self._not_recording("an array cannot be copied from another GPU")
         x = owner.contiguous(x)
         copy = self.empty(x.shape, x.dtype)
         if x.nbytes:
-            self._after(owner)
+            follow(self, owner)
             with self._context:
                 self.driver.call(
                     "cuMemcpyPeerAsync", copy.data.ptr, self._context.handle, x.data.ptr, owner._context.handle,
                     x.nbytes, self._current_stream(),
                 )  # fmt: skip
-            owner._after(self)  # x may be freed, and its memory used again
+            follow(owner, self)  # x may be freed, and its memory used again
         return copy
-
-    def _after(self, other: "Gpu") -> None:
-        """Let this thread's next work here begin when its work so far on another GPU is done."""
-        with other._context:
-            event = self.driver.event()
-            self.driver.call("cuEventRecord", event, other._current_stream())
-        with self._context:
-            self.driver.call("cuStreamWaitEvent", self._current_stream(), event, 0)
-            self.driver.call("cuEventDestroy_v2", event)  # when it has occurred
 
     def contiguous(self, x: Any) -> Any:
         """`x` itself where its elements lie in C order, else a copy in which they do.

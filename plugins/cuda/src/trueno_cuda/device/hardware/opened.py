@@ -11,6 +11,7 @@ from trueno_cuda.device.hardware.choice import choose, numbered, outdated, wante
 from trueno_cuda.device.hardware.driver import Driver
 from trueno_cuda.device.hardware.failures import FORKED, absence
 from trueno_cuda.device.hardware.gpu import Gpu
+from trueno_cuda.device.hardware.peers import meet
 
 _lock = Lock()
 _gpu: Gpu | None = None
@@ -35,7 +36,7 @@ def gpu(number: int | None = None) -> Gpu:
                 else:
                     _others[number] = current
                 for other in _all():
-                    current.meet(other)
+                    meet(current, other)
     return current
 
 

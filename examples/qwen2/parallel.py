@@ -131,7 +131,8 @@ class Parallel(Model):
         from trueno_cuda.nccl import Communicator
 
         shards = [Shard(checkpoint, i, len(devices)) for i in range(len(devices))]
-        self.links = Communicator(*devices, side=PROMPT * checkpoint.config.width * 4)
+        emulated = devices[0].startswith("cuda_emulated")  # whose launches copy what they might send
+        self.links = Communicator(*devices, side=None if emulated else PROMPT * checkpoint.config.width * 4)
         self.models = [Model(shard, d, activations, track, cache) for shard, d in zip(shards, devices, strict=True)]
         self.checkpoint, self.config, self.on_host = checkpoint, checkpoint.config, False
         self.steps: tuple[Any, list[Step]] = None, []
@@ -179,7 +180,7 @@ class Parallel(Model):
 
     def _record(self, cache: Caches, size: int) -> list[Prompt]:
         """A prompt of `size` tokens, recorded on each GPU."""
-        if size > PROMPT:
+        if size * self.config.width * 4 > self.links.side:
             return []
         prompts = [Prompt(m, part.pages, size, iter) for m, part in zip(self.models, cache.parts, strict=True)]
         self.together([prompt.parts for prompt in prompts])

@@ -336,7 +336,9 @@ class Batch(Reading):
         used: set[int] = set()
         wanted = []
         for entry in reversed(self._graph.ops):
-            live = [v for v in entry.results if v in self._kept or (v not in used and self._handles[v]() is not None)]
+            called = entry.form != "view" and TABLE.get(entry.op.name) is not entry.op  # it may do more than compute
+            live = [v for v in entry.results
+                    if v in self._kept or (v not in used and (called or self._handles[v]() is not None))]  # fmt: skip
             wanted += live
             if live or any(v in used for v in entry.results):
                 used.update(entry.inputs)

@@ -7,6 +7,7 @@ are replayed.  Execute such batches without waiting for the first one before the
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import count
 from typing import Any, Final
@@ -17,6 +18,7 @@ from trueno.errors import DeviceError, DtypeError, OutError, ParameterError, Sha
 from trueno_cuda.device.launching import opened
 from trueno_cuda.kernels.exchange import EXCHANGES, SIDE, Exchange, exchanged_rows, exchanged_sum
 
+EMULATED_SIDE: Final = 1 << 16
 OPS: Final = ("sum", "prod", "max", "min")
 _numbers = count(1)
 
@@ -24,12 +26,13 @@ _numbers = count(1)
 class Communicator:
     """Some GPUs of this process that exchange arrays; one array of each GPU, in the order of `devices`, is a message.
 
-    devices: names such as "cuda:0"; side: bytes that a GPU may send at once inside batches.
+    devices: names such as "cuda:0"; side: bytes that a GPU may send at once inside batches, 16 MiB unless told, and
+    64 KiB between emulated GPUs, whose launches copy it.
     BackendUnavailable where a GPU is not there, and at the first message on arrays without NCCL.  Not for several
     threads at once.
     """
 
-    def __init__(self, *devices: str, side: int = SIDE) -> None:
+    def __init__(self, *devices: str, side: int | None = None) -> None:
         if not devices:
             raise ParameterError('Communicator: no device is named; write Communicator("cuda:0", "cuda:1")')
         context = import_module("trueno").device  # the public API: a plugin must not use the registry
@@ -38,10 +41,10 @@ class Communicator:
             raise ParameterError(f"Communicator: {', '.join(devices)} name a device twice; each takes part once")
         if len({name.partition(":")[0] for name in self.devices}) > 1:
             raise ParameterError(f"Communicator: {', '.join(devices)} are of two backends, which share no memory")
-        if isinstance(side, bool) or not isinstance(side, int) or side < 4096:
+        if side is not None and (isinstance(side, bool) or not isinstance(side, int) or side < 4096):
             raise ParameterError(f"Communicator: side is {side!r}; give bytes, 4096 or more")
         self._gpus = [opened(name) for name in self.devices]
-        self._side = side
+        self.side = (EMULATED_SIDE if self._gpus[0].software else SIDE) if side is None else side // 16 * 16
         self._links: Any = None
         self._exchange: Exchange | None = None
 
@@ -153,13 +156,17 @@ class Communicator:
             raise ParameterError(f"{what}: batches record all_reduce and all_gather; execute, and pass the arrays")
 
     def _record(self, op: Any, handles: Sequence[Any], static: dict[str, Any]) -> list[Any]:
+        if any(h.dtype != np.float32 for h in handles):
+            raise DtypeError(f"Communicator: a handle is {handles[0].dtype}; batches exchange float32 alone")
         if self._exchange is None:
-            self._exchange = EXCHANGES[number] = Exchange(number := next(_numbers), self._gpus, self._side // 4)
+            self._exchange = EXCHANGES[number] = Exchange(number := next(_numbers), self._gpus, self.side // 4)
         exchange, most = self._exchange, max(int(np.prod(h.shape)) for h in handles)
         if most > exchange.capacity:
             raise ParameterError(f"Communicator: {4 * most} bytes of one GPU; make it with side={4 * most} or more")
         static = static | {"group": exchange.number}
-        return [h.batch.call(op, h, rank=i, **static) for i, h in enumerate(handles)]
+        own = replace(op)  # which the batches keep, and so the exchange
+        object.__setattr__(own, "exchange", exchange)
+        return [h.batch.call(own, h, rank=i, **static) for i, h in enumerate(handles)]
 
     def _empty(self, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]], out: Any = None) -> list[Any]:
         """New arrays for the results, or `out`."""

@@ -9,6 +9,9 @@ therefore finished its predecessor.  Sums are made in the order of the GPUs, so 
 
 Small sums need no flag, nor the wait of a fence before it: a packet of 16 bytes, which arrives as a whole, holds two
 numbers and twice the number of the launch (NCCL calls this LL).  Twice the bytes, and one crossing of the link.
+
+Floor: a crossing, and the bytes of all others' parts over the link.  Of two H200 a sum of 16 KiB takes 2.6 us in a
+graph, and one of 16 MiB 64 us, 263 GB/s.
 """
 
 from collections.abc import Callable, Iterator
@@ -297,9 +300,18 @@ def _kernel(name: str, device: Device, call: Call) -> Kernel:
         dense = device.contiguous(x)
         if device.contiguous(out) is not out or not x.size:
             return -1
+        if out.data.ptr % VECTOR:  # the others count vectors, whatever lies here
+            aligned = device.empty(out.shape, out.dtype)
+            status = run(x, aligned)
+            device.copy(aligned, out)
+            return status
+        if dense.data.ptr % VECTOR:
+            aligned = device.empty(x.shape, x.dtype)
+            device.copy(dense, aligned)
+            dense = aligned
         if x.size > exchange.capacity:
             raise KernelError(f"{call.op.name}: {x.size} numbers; an exchange is made for {exchange.capacity}")
-        vec = 4 if not any(w % 4 for w in (*widths, x.size)) and not (dense.data.ptr | out.data.ptr) % VECTOR else 1
+        vec = 1 if any(w % 4 for w in widths or (x.size,)) else 4
         small, key = name == "sum" and x.size <= SMALL, (x.size, x.shape[-1:], vec)
         if key not in made:
             constants: dict[str, Any] = {"N": ranks, "RANK": rank}
@@ -308,7 +320,8 @@ def _kernel(name: str, device: Device, call: Call) -> Kernel:
             if name == "rows":
                 constants["WIDTHS"] = widths
             number = x.size if small else x.size // vec if name == "sum" else x.size // x.shape[-1]
-            blocks = min(BLOCKS, -(-x.size // ((2 if small else vec) * THREADS)))
+            most = max(widths) * (x.size // x.shape[-1]) if widths else x.size  # of any GPU: all launch the same blocks
+            blocks = min(BLOCKS, -(-most // ((2 if small else vec) * THREADS)))
             built = build(source("small" if small else name, ranks, rank), device.arch, tuple(constants.items()))
             made[key] = device.prepare(built, (blocks, 1, 1), (number, polls)), exchange.pointers(rank, small)
         launch, addresses = made[key][0], [dense.data.ptr, out.data.ptr, *made[key][1]]
@@ -376,7 +389,7 @@ def _sample(rng: np.random.Generator, *, name: str, V: int) -> Sample:
 CATALOGUE = [
     CatalogueEntry(
         "exchange",
-        "several GPUs",
+        "messages",
         "the sum of all GPUs' numbers, or their rows beside each other, on each",
         _build,
         _sample,

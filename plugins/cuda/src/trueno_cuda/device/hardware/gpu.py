@@ -94,6 +94,10 @@ class Gpu:
         """The handle of the stream to which this thread's work goes."""
         return self._stream()
 
+    def current(self) -> AbstractContextManager[Any]:
+        """This GPU as the thread's current one, inside."""
+        return self._context
+
     # ---- memory ----------------------------------------------------------------------------------------
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

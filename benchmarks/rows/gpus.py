@@ -122,6 +122,7 @@ def _inside() -> Record:
         for batch in batches:
             batch.execute(wait=False)
 
+    links.execute(batches)  # kernels are loaded
     best = _best({OURS: run}, 3 * TURNS)
     wanted, got = float(len(links)) ** MESSAGES, batches[-1].read(handles[-1])[0]
     problem = "" if got == np.float32(min(wanted, np.inf)) else f"the sum is {got}"

@@ -367,6 +367,7 @@ def test_batches_of_gpus(real, rng, n, threads):
     batches = [trueno.Batch(name) for name in real.devices]
     given = [b.upload(x) for b, x in zip(batches, arrays, strict=True)]
     rows = real.all_gather(real.all_reduce(given), -1)
+    at_once(batches)  # kernels are loaded
     for _ in range(20):
         if threads:
             at_once(batches)
@@ -391,3 +392,15 @@ def test_copies_between_gpus(real, rng):
         y = trueno.to(trueno.scale(y, -1.0), real.devices[(turn + 1) % len(real)])
     assert device_of(y).name == real.devices[50 % len(real)]
     assert np.array_equal(trueno.numpy(y), x)
+
+
+def test_it_executes_batches_at_once():
+    with Communicator(*names(2)) as links:
+        batches = [trueno.Batch(name) for name in links.devices]
+        sums = links.all_reduce([b.upload(ONE) for b in batches])
+        for wait in (True, False, True):
+            links.execute(batches, wait=wait)
+        assert all(np.array_equal(b.read(h), 2 * ONE) for b, h in zip(batches, sums, strict=True))
+        for wrong in (batches[:1], batches[0], None):
+            with pytest.raises(trueno.ParameterError, match="execute: give a list of 2 batches, one of each device"):
+                links.execute(wrong)

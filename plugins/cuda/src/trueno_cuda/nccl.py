@@ -2,11 +2,12 @@
 
 On arrays they are NCCL's, through CuPy.  On handles, one in a batch of each GPU, they are recorded: a launch of our own
 writes to the other GPUs' memory (`trueno_cuda.kernels.exchange`), so it needs neither NCCL nor the host when batches
-are replayed.  Execute such batches without waiting for the first one before the others are begun:
-`batch.execute(wait=False)`, or a thread for each.  With `cuda_emulated:0` … the same runs without a GPU.
+are replayed.  `Communicator.execute` runs such batches, each in a thread: they wait for one another, and a kernel that
+is loaded at its first launch waits for its GPU.  With `cuda_emulated:0` … the same runs without a GPU.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
 from itertools import count
@@ -46,6 +47,7 @@ class Communicator:
         self._gpus = [opened(name) for name in self.devices]
         self.side = (EMULATED_SIDE if self._gpus[0].software else SIDE) if side is None else side // 16 * 16
         self._links: Any = None
+        self._threads: ThreadPoolExecutor | None = None
         self._exchange: Exchange | None = None
 
     def __len__(self) -> int:
@@ -109,11 +111,23 @@ class Communicator:
         self._transport().broadcast(arrays, results, root)
         return results
 
+    def execute(self, batches: Sequence[Any], *, wait: bool = True) -> None:
+        """Execute a batch of each GPU, all at once; wait: as of `Batch.execute`.  The first error ends it."""
+        if not isinstance(batches, (list, tuple)) or len(batches) != len(self):
+            raise ParameterError(f"execute: give a list of {len(self)} batches, one of each device")
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(len(self), "trueno-cuda-gpu")
+        for run in [self._threads.submit(batch.execute, wait=wait) for batch in batches]:
+            run.result()
+
     def close(self) -> None:
         """Wait for all messages, and let go of NCCL; batches that recorded a message stay valid."""
         if self._links is not None:
             self._links.close()
             self._links = None
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
 
     def __enter__(self) -> "Communicator":
         return self

@@ -71,12 +71,12 @@ def prepared(
     pack, mapped = struct.Struct(leading).pack_into, "s" in leading
     driver = context.driver
     bare, replay = driver.run, driver.replay
-    run: Callable[..., int] = bare
 
     def inside(*args: Any) -> int:
         with context:
             return int(bare(*args))
 
+    run: Callable[..., int] = bare if context.alone else inside  # of several GPUs, this one first
     given_function = c_void_p.from_param(function)  # what `byref` makes, too: passed on as it is, a c_void_p is read
 
     def slot() -> list[Any]:
@@ -116,12 +116,9 @@ def prepared(
 
     def unwell(code: int, mine: list[Any]) -> None:
         """Once more where nothing was run: in a new thread, or one in which another context is current."""
-        nonlocal run
         if code in ELSEWHERE:
             context.forget()
             code = inside(mine[4], given_function, mine[5], None)
-            if not context.alone:  # the thread works on several GPUs: from now on this one first
-                run = inside
         if code:
             raise driver.failure(code, _described(kernel, grid, block, shared))
 

@@ -70,7 +70,7 @@ def _conditions(entry: Entry, at: int) -> set[tuple[int, bool]]:
     home = graph.block_of[at]
     for branch, target in graph.deciders.get(home, ()):
         last = graph.last(branch)
-        if last.guard is None or entry.flow.only(last.guard.index) < 0 or graph.loops.around[home]:
+        if last.guard is None or entry.flow.only(last.guard.index) < 0 or graph.loops.around(home):
             return set()
         result.add((last.guard.index, (graph.blocks[branch].successors[0] == target) != last.negated))
     return result

@@ -41,6 +41,32 @@ class Dataflow:
                 self.uses[index].append(at)
         self.named = [r for r in self.registers if self.definitions[r.index] or self.uses[r.index]]
 
+    def used(self, index: int) -> tuple[int, int]:
+        """Where, in the list of the loops' blocks, a register that something reads is read: from the first up to the
+        second."""
+        if index not in self._used:
+            places = [self.graph.loops.place(self.graph.block_of[use]) for use in self.uses[index]]
+            self._used[index] = min(places), max(places) + 1
+        return self._used[index]
+
+    def changes(self, index: int, head: int) -> bool:
+        """Whether a loop writes a register."""
+        if index not in self._changed:
+            self._changed[index] = sorted(self.graph.loops.place(self.graph.block_of[d]) for d in self.definitions[index])
+        places = self._changed[index]
+        first, end = self.graph.loops.span(head)
+        k = bisect_left(places, first)
+        return k < len(places) and places[k] < end
+
+    @cached_property
+    def _used(self) -> dict[int, tuple[int, int]]:
+        return {}
+
+    @cached_property
+    def _changed(self) -> dict[int, list[int]]:
+        """Where each register is written, as `used` counts."""
+        return {}
+
     def only(self, index: int) -> int:
         """The one instruction that writes a register, without a guard; −1 where there are others."""
         sites = self.definitions[index]

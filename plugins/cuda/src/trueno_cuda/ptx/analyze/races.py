@@ -215,12 +215,11 @@ def _words(entry: Entry, access: Access) -> dict[Atom | None, Array] | None:
     return entry.block_lanes.split(access.form)
 
 
-def _home(entry: Entry, register: int) -> set[int]:
-    """The blocks of the innermost loop that advances a register."""
+def _home(entry: Entry, register: int) -> int | None:
+    """The head of the innermost loop that advances a register."""
     loops = entry.graph.loops
-    homes = [loops.bodies[h] for s in entry.flow.definitions[register]
-             for h in loops.around.get(entry.graph.block_of[s], ())]  # fmt: skip
-    return min(homes, key=len, default=set())
+    blocks = [entry.graph.block_of[s] for s in entry.flow.definitions[register]]
+    return min([loops.inner[n] for n in blocks if n in loops.inner], key=loops.size, default=None)
 
 
 def _first(entry: Entry, access: Access, other: Access) -> Form:
@@ -228,8 +227,8 @@ def _first(entry: Entry, access: Access, other: Access) -> Form:
     form = access.form
     for atom, coefficient in access.form.terms:
         if atom[0] == "count":
-            home = _home(entry, atom[1])
-            if entry.graph.block_of[access.at] in home and entry.graph.block_of[other.at] not in home:
+            home, loops, block_of = _home(entry, atom[1]), entry.graph.loops, entry.graph.block_of
+            if home is not None and loops.has(home, block_of[access.at]) and not loops.has(home, block_of[other.at]):
                 form = form.add(Form(0, frozenset({(atom, coefficient)})), -1)
     return form
 
@@ -317,13 +316,14 @@ def halved(entry: Entry, first: Access, second: Access) -> tuple[int, int] | Non
     """
     if first.kind != "store" or second.kind != "load" or first.bytes != second.bytes or second.at > first.at:
         return None
-    loops, block_of = entry.graph.loops, entry.graph.block_of
-    around = set(loops.around[block_of[first.at]]) & set(loops.around[block_of[second.at]])
     apart = second.form.add(first.form, -1)
-    if not around or len(apart.terms) != 1 or apart.const:
+    if len(apart.terms) != 1 or apart.const:
         return None
     ((atom, count),) = apart.terms
-    if atom[0] != "value" or count != first.bytes or not _halves(entry, atom[1], around):
+    if atom[0] != "value" or count != first.bytes:
+        return None
+    around = entry.graph.loops.common(entry.graph.block_of[first.at], entry.graph.block_of[second.at])
+    if around is None or not _halves(entry, atom[1], around):
         return None
     own = entry.block_lanes.split(first.form)
     if own is None or not (own[None][1:] != own[None][:-1]).all():
@@ -333,19 +333,17 @@ def halved(entry: Entry, first: Access, second: Access) -> tuple[int, int] | Non
     return (32, 0) if many else None
 
 
-def _between(entry: Entry, heads: set[int]) -> Iterator[int]:
-    """The instructions of the innermost of some loops."""
-    body = min((entry.graph.loops.bodies[h] for h in heads), key=len)
-    for n in body:
+def _between(entry: Entry, head: int) -> Iterator[int]:
+    """The instructions of a loop."""
+    for n in entry.graph.loops.body(head):
         yield from range(entry.graph.blocks[n].start, entry.graph.blocks[n].end)
 
 
-def _halves(entry: Entry, register: int, heads: set[int]) -> bool:
+def _halves(entry: Entry, register: int, head: int) -> bool:
     """Whether a loop shifts a register to the right, itself or through a copy."""
     graph, flow = entry.graph, entry.flow
-    body = min((graph.loops.bodies[h] for h in heads), key=len)
     for site in flow.definitions[register]:
-        if graph.block_of[site] not in body:
+        if not graph.loops.has(head, graph.block_of[site]):
             continue
         ins = entry.code[site]
         for _ in range(3):

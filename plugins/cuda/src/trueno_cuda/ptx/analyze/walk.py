@@ -57,6 +57,7 @@ class Walk:
         self.murky: dict[int, Array] = {}
         self.seen: Array | None = None
         self.visits: dict[int, int] = {}
+        self.stays: dict[int, int] = {}  # of branches, the way that stays in more loops than the other; −1 for neither
         self.clashes: dict[tuple[str, int, int], Clash] = {}
         self.rank = {n: k for k, n in enumerate(self.graph.order)}
         self.by_site: dict[int, list[Access]] = {}
@@ -186,11 +187,12 @@ class Walk:
     def _chosen(self, home: int, after: list[int]) -> int:
         """Which way a branch on something unknown goes: a few rounds of a loop, then out of it; else by turns."""
         count = self.visits[home] = self.visits.get(home, 0) + 1
-        loops = self.graph.loops
-        for head in loops.around.get(home, ()):
-            inside = [n in loops.bodies[head] for n in after]
-            if inside[0] != inside[1]:
-                return inside.index(count <= ROUNDS)
+        if home not in self.stays:
+            loops = self.graph.loops
+            depths = [loops.left(home, [n]) for n in after]  # of the loops around it that each way stays in
+            self.stays[home] = -1 if depths[0] == depths[1] else depths.index(max(depths))
+        if self.stays[home] >= 0:
+            return self.stays[home] if count <= ROUNDS else 1 - self.stays[home]
         if OUT in after:
             return after.index(OUT) ^ 1
         return count % 2

@@ -33,7 +33,15 @@ def _in_flight(entry: Entry) -> Iterator[tuple[Access, Access, bool]]:
     copies = [a for a in entry.accesses if a.kind == "copy"]
     reads = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind == "load"}
     effort = Effort()
-    for copy in copies if reads else ():
+    yield from _pairs(entry, copies if reads else [], reads, effort)
+    if effort.spent:
+        entry.cut |= {"cp-async-no-wait", "missing-barrier"}
+
+
+def _pairs(
+    entry: Entry, copies: list[Access], reads: dict[int, Access], effort: Effort
+) -> Iterator[tuple[Access, Access, bool]]:
+    for copy in copies:
         searches: dict[tuple[frozenset[int], bool], dict[int, State]] = {}
         for read in reads.values():
             effort.pairs -= 1

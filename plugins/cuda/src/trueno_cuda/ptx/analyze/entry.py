@@ -61,9 +61,9 @@ class Entry:
                 "the block is not known, so fewer races and bounds are checked; "
                 f"name it, such as --block {shown(self.shape)}"
             )
-        if self.graph.effort < 1 or ("uniformity" in vars(self) and self.uniformity.cut):
+        if self.graph.effort < 1 or self.flow.effort < 1 or ("uniformity" in vars(self) and self.uniformity.cut):
             result.append(
-                "the branches are too intricate to follow all of them: what depends on the threads that they lead may be "
+                "the branches are too intricate to follow all of them: findings about threads and addresses may be "
                 "missing, or wrong"
             )
         if self.cut:
@@ -127,6 +127,16 @@ class Entry:
     @cached_property
     def meetings(self) -> dict[tuple[Hashable, ...], tuple[int, int] | None]:
         """The threads that two accesses bring to one word, by all that this depends on: what `races` has compared."""
+        return {}
+
+    @cached_property
+    def places(self) -> dict[tuple[int, str], int]:
+        """Of accesses, by instruction and space, the number of what `alike` has for it."""
+        return {}
+
+    @cached_property
+    def alike(self) -> dict[tuple[Hashable, ...], int]:
+        """Numbers for what tells, but for a constant, where accesses go in which threads."""
         return {}
 
     # ---- control --------------------------------------------------------------------------------

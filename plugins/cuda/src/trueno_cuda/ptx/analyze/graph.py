@@ -17,7 +17,7 @@ LEAST = {"ld": 2, "ldu": 2, "st": 2, "atom": 2, "red": 2, "setp": 3, "mov": 2, "
 """Operands without which an instruction counts as one that was not read."""
 OUT = -1
 """The place behind every return, as a successor."""
-EFFORT = 1_000_000
+EFFORT = 200_000
 """Steps that finding what decides whether blocks run may take in one graph: the largest kernels need a tenth."""
 
 

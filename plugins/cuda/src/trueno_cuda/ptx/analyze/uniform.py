@@ -17,7 +17,7 @@ from trueno_cuda.ptx.syntax.tree import Function, Immediate, Instruction, Operan
 from trueno_cuda.ptx.syntax.types import TYPES, Array
 
 LANE, WARP, BLOCK = range(3)
-PASSES, STEPS = 8, 400_000
+PASSES, STEPS = 8, 150_000
 """Passes over any code, and instructions that further ones may look at; compilers' code takes a handful of passes."""
 OF_A_LANE = {"tid", "laneid", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt"}
 OF_A_WARP = {"warpid", "clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"}
@@ -134,6 +134,8 @@ class Uniformity:
         sites = self.flow.definitions[index]
         if len(sites) == 1:
             return self.sites.get((index, sites[0]), BLOCK)
+        if self.flow.effort < 1:
+            return self.levels[index]
         reaching = self.flow.reaching(index, at)
         level = min([self.sites.get((index, s), BLOCK) for s in reaching], default=BLOCK)
         if len(reaching) > 1 and level > LANE:

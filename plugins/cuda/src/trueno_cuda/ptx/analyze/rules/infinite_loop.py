@@ -10,7 +10,7 @@ PURE = {"setp", "add", "sub", "mul", "mad", "and", "or", "xor", "not", "shl", "s
         "mov", "fma", "div", "rem", "abs", "set"}  # fmt: skip
 DEEP = 50
 """Instructions that a value is followed through."""
-STEPS = 300_000
+STEPS = 200_000
 """Branches out of loops, one by one for each loop that they leave, and registers that are looked at, in one entry."""
 
 

@@ -57,7 +57,9 @@ class Dataflow:
     def changes(self, index: int, head: int) -> bool:
         """Whether a loop writes a register."""
         if index not in self._changed:
-            self._changed[index] = sorted(self.graph.loops.place(self.graph.block_of[d]) for d in self.definitions[index])
+            self._changed[index] = sorted(
+                self.graph.loops.place(self.graph.block_of[d]) for d in self.definitions[index]
+            )
         places = self._changed[index]
         first, end = self.graph.loops.span(head)
         k = bisect_left(places, first)

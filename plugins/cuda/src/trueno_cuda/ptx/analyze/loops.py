@@ -9,8 +9,8 @@ from functools import cached_property
 
 class Loops:
     """heads: of the loops, in the order of the blocks that lead back.  inner: the head of the innermost loop around a
-    block.  outer: the head of the loop around a loop.  depth: loops around a loop's head.  inwards: the heads, each before
-    those within its loop.
+    block.  outer: the head of the loop around a loop.  depth: loops around a loop's head.  inwards: the heads, each
+    before those within its loop.
     """
 
     def __init__(self, order: list[int], back: list[tuple[int, int]], before: list[list[int]]) -> None:

@@ -94,7 +94,7 @@ def intervals(parent: dict[int, int], root: int) -> tuple[dict[int, int], dict[i
 
 
 def sinks(nodes: list[int], follow: list[list[int]]) -> list[set[int]]:
-    """Of the nodes that each of some leads to, which have not been passed before, the smallest part that no edge leaves.
+    """Of what each of some nodes leads to, and was not passed before, the smallest part that no edge leaves.
 
     nodes: all that have a way on, in the order in which they are passed.  Parts are strong components (Tarjan 1972).
     """

@@ -299,9 +299,7 @@ def _home_of(entry: Entry, access: Access) -> int:
     return entry.graph.block_of[access.at] if counts else -1
 
 
-def _compare(
-    entry: Entry, first: Access, second: Access, apart: int, effort: Effort | None
-) -> tuple[int, int] | None:
+def _compare(entry: Entry, first: Access, second: Access, apart: int, effort: Effort | None) -> tuple[int, int] | None:
     """As `meet`."""
     lanes = entry.block_lanes
     one, other = _first(entry, first, second), _first(entry, second, first)
@@ -323,19 +321,13 @@ def _compare(
     grain = min(first.bytes, second.bytes, 4)
     if grain <= 0:
         return None
-    same = (
-        *(one.terms, other.terms, one.const % grain, other.const - one.const, apart),
-        *(first.bytes, second.bytes, first.lanes, second.lanes, active.tobytes(), others.tobytes()),
-    )
-    if same not in entry.meetings:
-        linear = lanes.linear
-        active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
-        mine = _spread(a[None][active], linear[active], first.bytes, grain)
-        theirs = _spread(b[None][others], linear[others], second.bytes, grain)
-        if effort is not None:
-            effort.steps -= len(mine[0]) + len(theirs[0])
-        entry.meetings[same] = _meeting(*mine, *theirs, apart)
-    return entry.meetings[same]
+    linear = lanes.linear
+    active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
+    mine = _spread(a[None][active], linear[active], first.bytes, grain)
+    theirs = _spread(b[None][others], linear[others], second.bytes, grain)
+    if effort is not None:
+        effort.steps -= len(mine[0]) + len(theirs[0])
+    return _meeting(*mine, *theirs, apart)
 
 
 def _meeting(mine: Array, owners: Array, theirs: Array, readers: Array, apart: int) -> tuple[int, int] | None:

@@ -42,11 +42,12 @@ class Walk:
 
     muted: of each thread the block at which it is looked at again, −1 if it is.  derived: registers that hold what
     follows from a parameter; accesses at such addresses are left out, as the parameter's value is not the real one.
+    relevant: of each instruction, whether it is executed.
     """
 
-    def __init__(self, entry: Entry, parameter: int, derived: set[int]) -> None:
+    def __init__(self, entry: Entry, parameter: int, derived: set[int], relevant: list[bool]) -> None:
         self.entry, self.graph = entry, entry.graph
-        self.parameter, self.derived = parameter, derived
+        self.parameter, self.derived, self.relevant = parameter, derived, relevant
         self.lanes = entry.block_lanes
         self.threads = np.arange(entry.threads)
         self.live = np.ones(entry.threads, bool)
@@ -123,6 +124,8 @@ class Walk:
             ):
                 yield from self._leave(home, ins, at, mask)
                 return
+            if not self.relevant[at]:
+                continue
             active, unknown = mask, None
             if ins.guard is not None:
                 active, unknown = self._guarded(ins, mask)
@@ -344,16 +347,22 @@ class Walk:
         value = self._read(place.base) if isinstance(place.base, Register) else base
         if value is None:
             return
-        active = active & (self.muted == -1) & (self.threads % 32 < access.lanes)
+        if self.silent:
+            active = active & (self.muted == -1)
+        if access.lanes < 32:
+            active = active & (self.threads % 32 < access.lanes)
         if self.seen is not None:
             active = active & ~self.seen
-        threads = self.threads[active]
-        addresses = (np.broadcast_to(value, active.shape)[active].astype(np.int64) + place.offset) % GENERIC
+        threads, values = self.threads, np.broadcast_to(value, active.shape)
+        if not active.all():
+            threads, values = threads[active], values[active]
+        addresses = (values.astype(np.int64) + place.offset) % GENERIC
         which = addresses >> APART
         good = (which > 0) & (which < len(self.sizes))
         offsets = addresses & ((1 << APART) - 1)
         good &= offsets + access.bytes <= self.sizes[np.where(good, which, 0)]
-        threads, which, offsets = threads[good], which[good], offsets[good]
+        if not good.all():
+            threads, which, offsets = threads[good], which[good], offsets[good]
         words = self.starts[which] + offsets // self.grain
         many = max(access.bytes // self.grain, 1)
         if many > 1:

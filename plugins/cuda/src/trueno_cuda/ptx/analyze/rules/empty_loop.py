@@ -13,7 +13,9 @@ PURE = {"mov", "add", "sub", "mul", "mad", "fma", "setp", "and", "or", "xor", "n
 def check(entry: Entry) -> Iterator[Found]:
     graph, flow, loops = entry.graph, entry.flow, entry.graph.loops
     idle = dict.fromkeys(loops.heads, True)
-    used = {head: loops.span(head) for head in loops.heads}  # what holds a loop's blocks, and those that use its results
+    used = {
+        head: loops.span(head) for head in loops.heads
+    }  # what holds a loop's blocks, and those that use its results
     for n, head in loops.inner.items():
         sites = range(graph.blocks[n].start, graph.blocks[n].end)
         idle[head] = idle[head] and all(map(_pure, graph.code[sites.start : sites.stop]))

@@ -50,7 +50,9 @@ def _unwaited(entry: Entry, copy: int, reads: set[int]) -> int | None:
 def _spins(entry: Entry, reads: set[int]) -> set[int]:
     """The heads of loops that wait for an mbarrier and do not read: no way passes them without a wait."""
     loops, graph = entry.graph.loops, entry.graph
-    phases = {loops.inner[n] for at, n in enumerate(graph.block_of) if n in loops.inner and waits(entry.code[at]) == "phase"}
+    phases = {
+        loops.inner[n] for at, n in enumerate(graph.block_of) if n in loops.inner and waits(entry.code[at]) == "phase"
+    }
     reading = {loops.inner[n] for n in map(graph.block_of.__getitem__, reads) if n in loops.inner}
     return loops.around_any(phases) - loops.around_any(reading)
 

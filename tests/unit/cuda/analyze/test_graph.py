@@ -50,7 +50,7 @@ def test_dominators_are_what_every_way_passes():
             cut = reached(follow, 0, a)
             for b in graph.order:
                 assert graph.dominates(a, b) == (b not in cut), (a, b)
-                if not graph.loops.endless and b != a:
+                if not graph.endless and b != a:
                     ways = reached(follow, b, a)
                     assert graph.postdominates(a, b) == (OUT not in ways), (a, b)
 

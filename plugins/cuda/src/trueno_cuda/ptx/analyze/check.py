@@ -6,6 +6,7 @@ alone.  Without a reason it excuses nothing.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from trueno_cuda.ptx.analyze.entry import Entry
@@ -75,8 +76,9 @@ def check_whole(program: Program, rules: Iterable[str] | None = None, used: Excu
     return result
 
 
+@lru_cache(maxsize=1)
 def allowed(program: Program) -> dict[int, set[str]]:
-    """The rules that comments excuse, by line."""
+    """The rules that comments excuse, by line: looked for once, not for each entry of a text."""
     result: dict[int, set[str]] = {}
     for one in allowances(program) if "ptx:" in program.lines.text else ():
         if one.reason:

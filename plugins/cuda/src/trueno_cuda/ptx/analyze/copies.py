@@ -33,7 +33,15 @@ def _in_flight(entry: Entry) -> Iterator[tuple[Access, Access, bool]]:
     copies = [a for a in entry.accesses if a.kind == "copy"]
     reads = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind == "load"}
     effort = Effort()
-    for copy in copies if reads else ():
+    yield from _pairs(entry, copies if reads else [], reads, effort)
+    if effort.spent:
+        entry.cut |= {"cp-async-no-wait", "missing-barrier"}
+
+
+def _pairs(
+    entry: Entry, copies: list[Access], reads: dict[int, Access], effort: Effort
+) -> Iterator[tuple[Access, Access, bool]]:
+    for copy in copies:
         searches: dict[tuple[frozenset[int], bool], dict[int, State]] = {}
         for read in reads.values():
             effort.pairs -= 1
@@ -70,7 +78,7 @@ def _conditions(entry: Entry, at: int) -> set[tuple[int, bool]]:
     home = graph.block_of[at]
     for branch, target in graph.deciders.get(home, ()):
         last = graph.last(branch)
-        if last.guard is None or entry.flow.only(last.guard.index) < 0 or graph.loops.around[home]:
+        if last.guard is None or entry.flow.only(last.guard.index) < 0 or graph.loops.around(home):
             return set()
         result.add((last.guard.index, (graph.blocks[branch].successors[0] == target) != last.negated))
     return result

@@ -10,16 +10,21 @@ from trueno_cuda.ptx.analyze.effects import effects
 from trueno_cuda.ptx.analyze.graph import OUT, Graph
 from trueno_cuda.ptx.syntax.tree import Function, Register
 
+EFFORT = 150_000
+"""Blocks and writes that the searches for what reaches reads may pass in one entry: compilers' code needs a tenth."""
+
 
 class Dataflow:
     """reads, writes: indices of registers, by instruction.  definitions: instructions that write a register.
 
-    named: the registers that instructions name; a text may declare more.
+    named: the registers that instructions name; a text may declare more.  effort: steps that are left for writes that
+    reach reads; below 1, all writes of a register count.
     """
 
     def __init__(self, function: Function, graph: Graph) -> None:
         self.registers = function.registers
         self.graph = graph
+        self.effort = EFFORT
         self.reads: list[list[int]] = []
         self.writes: list[list[int]] = []
         self.definitions: list[list[int]] = [[] for _ in self.registers]
@@ -40,6 +45,34 @@ class Dataflow:
             for index in dict.fromkeys(self.reads[-1]):
                 self.uses[index].append(at)
         self.named = [r for r in self.registers if self.definitions[r.index] or self.uses[r.index]]
+
+    def used(self, index: int) -> tuple[int, int]:
+        """Where, in the list of the loops' blocks, a register that something reads is read: from the first up to the
+        second."""
+        if index not in self._used:
+            places = [self.graph.loops.place(self.graph.block_of[use]) for use in self.uses[index]]
+            self._used[index] = min(places), max(places) + 1
+        return self._used[index]
+
+    def changes(self, index: int, head: int) -> bool:
+        """Whether a loop writes a register."""
+        if index not in self._changed:
+            self._changed[index] = sorted(
+                self.graph.loops.place(self.graph.block_of[d]) for d in self.definitions[index]
+            )
+        places = self._changed[index]
+        first, end = self.graph.loops.span(head)
+        k = bisect_left(places, first)
+        return k < len(places) and places[k] < end
+
+    @cached_property
+    def _used(self) -> dict[int, tuple[int, int]]:
+        return {}
+
+    @cached_property
+    def _changed(self) -> dict[int, list[int]]:
+        """Where each register is written, as `used` counts."""
+        return {}
 
     def only(self, index: int) -> int:
         """The one instruction that writes a register, without a guard; −1 where there are others."""
@@ -204,19 +237,25 @@ class Dataflow:
     # ---- use ------------------------------------------------------------------------------------
 
     def reaching(self, index: int, at: int) -> list[int]:
-        """The writes of a register that may reach an instruction."""
+        """The writes of a register that may reach an instruction; all of them where effort is spent."""
         sites = self.definitions[index]
         if len(sites) <= 1:
             return sites
         here, certain = self._here(index, at)
         if certain:
             return sorted(here)
+        if self.effort < 1:
+            return sites
         key = index, self.graph.block_of[at]
-        return sorted(here | (self._entering[key] if key in self._entering else self._search(*key)))
+        found = here | (self._entering[key] if key in self._entering else self._search(*key))
+        self.effort -= len(found)
+        return sites if self.effort < 1 else sorted(found)
 
     def sole(self, index: int, at: int) -> int:
         """The one write of a register that may reach an instruction; −1 where there are several or none."""
         here, certain = self._here(index, at)
+        if not certain and len(here) <= 1 and self.effort < 1:
+            return -1
         if not certain and len(here) <= 1:
             key = index, self.graph.block_of[at]
             known = self._entering.get(key, self._several.get(key))
@@ -264,6 +303,9 @@ class Dataflow:
         todo = list(graph.blocks[home].predecessors)
         while todo and (enough is None or len(result) <= enough):
             n = todo.pop()
+            self.effort -= 1
+            if self.effort < 1:
+                return set(self.definitions[index])
             if n in reached:
                 continue
             reached.add(n)
@@ -278,6 +320,7 @@ class Dataflow:
                     todo += graph.blocks[n].predecessors
                 else:
                     result |= known
+                    self.effort -= len(known) // 8  # which takes less time than as many blocks
         whole = enough is None or len(result) <= enough
         (self._entering if whole else self._several)[index, home] = result
         return result

@@ -41,7 +41,7 @@ def control_flow(entry: Entry, worst: dict[int, str], anchor: str) -> str:
     rows: dict[int, list[int]] = {}
     for n in sorted(order):
         rows.setdefault(rank[n], []).append(n)
-    left = 60 + 8 * sum(len(b) for b in graph.loops.bodies.values() if len(b) < 4)
+    left = 60 + 8 * sum(size for size in map(graph.loops.size, graph.loops.heads) if size < 4)
     left = min(left, 140)
     corner: dict[int, tuple[int, int]] = {}
     for r, members in rows.items():
@@ -75,7 +75,7 @@ def control_flow(entry: Entry, worst: dict[int, str], anchor: str) -> str:
         first, last = code[0].line, code[-1].line
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
         waiting = any(waits(ins) for ins in code)
-        depth = min(len(graph.loops.around[n]), 3)
+        depth = min(graph.loops.around(n), 3)
         title = f"{len(code)} instructions{', with a barrier' if waiting else ''}"
         name = names.get(block.start, f"block {n}")[:18] + " · bar" * waiting
         parts += [

@@ -28,19 +28,23 @@ class Entry:
     """An entry, or a device function, with what is known of its launch.
 
     shape: the block that addresses are evaluated for; assumed: whether only the analyzer chose it.  refused: why the
-    launch's block is not this one's.  assembled: what ptxas or nvJitLink reports, where the caller asked.
+    launch's block is not this one's.  assembled: what ptxas or nvJitLink reports, where the caller asked.  cut: rules
+    that ended before they had looked at everything, as the code is too intricate.
     """
 
-    def __init__(self, program: Program, function: Function, launch: Launch | None = None) -> None:
+    def __init__(
+        self, program: Program, function: Function, launch: Launch | None = None, graph: Graph | None = None
+    ) -> None:
         self.program = program
         self.function = function
         self.name = function.name
         self.refused = (launch or Launch()).refused(function)
         self.launch = (launch or Launch()).of(function)
-        self.graph = Graph(function)
+        self.graph = graph or Graph(function)
         self.assumed = self.launch.block is None
         self.shape = self.launch.block or self._likely()
         self.assembled: Assembled | None = None
+        self.cut: set[str] = set()
 
     def forget(self) -> None:
         """Drop what can be computed again, which takes a hundred times the text."""
@@ -57,6 +61,13 @@ class Entry:
                 "the block is not known, so fewer races and bounds are checked; "
                 f"name it, such as --block {shown(self.shape)}"
             )
+        if self.graph.effort < 1 or self.flow.effort < 1 or ("uniformity" in vars(self) and self.uniformity.cut):
+            result.append(
+                "the branches are too intricate to follow all of them: findings about threads and addresses may be "
+                "missing, or wrong"
+            )
+        if self.cut:
+            result.append(f"the code is too intricate for {', '.join(sorted(self.cut))}: findings may be missing")
         return result
 
     def _likely(self) -> Size:
@@ -72,7 +83,9 @@ class Entry:
         given = self.launch
         block = self.shape if self.threads < 64 else (8, 8, 1) if self.deep else (64, 1, 1)
         few = Launch(block, given.grid, given.params, given.multiples)
-        return Entry(self.program, self.function, few)
+        other = Entry(self.program, self.function, few, self.graph)
+        other.__dict__["flow"], other.cut = self.flow, self.cut
+        return other
 
     @cached_property
     def deep(self) -> bool:
@@ -114,6 +127,16 @@ class Entry:
     @cached_property
     def meetings(self) -> dict[tuple[Hashable, ...], tuple[int, int] | None]:
         """The threads that two accesses bring to one word, by all that this depends on: what `races` has compared."""
+        return {}
+
+    @cached_property
+    def places(self) -> dict[tuple[int, str], int]:
+        """Of accesses, by instruction and space, the number of what `alike` has for it."""
+        return {}
+
+    @cached_property
+    def alike(self) -> dict[tuple[Hashable, ...], int]:
+        """Numbers for what tells, but for a constant, where accesses go in which threads."""
         return {}
 
     # ---- control --------------------------------------------------------------------------------

@@ -1,13 +1,15 @@
 """The control-flow graph of a function: blocks, dominators, post-dominators, what decides whether a block runs, loops.
 
-Dominators are computed by iteration over the reverse postorder (Cooper, Harvey and Kennedy 2001).  A block depends on
-a branch if it post-dominates one of the branch's successors and not the branch (Ferrante, Ottenstein and Warren 1987).
+A block depends on a branch if it post-dominates one of the branch's successors and not the branch (Ferrante, Ottenstein
+and Warren 1987).  Such pairs may be as many as the square of the blocks, so their number has a limit.
 """
 
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from trueno_cuda.ptx.analyze.effects import ENDS, aborts, label_of
+from trueno_cuda.ptx.analyze.loops import Loops
+from trueno_cuda.ptx.analyze.orders import immediate, intervals, reverse_postorder, sinks
 from trueno_cuda.ptx.syntax.tree import Function, Instruction, Label
 
 LEAST = {"ld": 2, "ldu": 2, "st": 2, "atom": 2, "red": 2, "setp": 3, "mov": 2, "selp": 4, "shfl": 4, "ldmatrix": 2,
@@ -15,6 +17,8 @@ LEAST = {"ld": 2, "ldu": 2, "st": 2, "atom": 2, "red": 2, "setp": 3, "mov": 2, "
 """Operands without which an instruction counts as one that was not read."""
 OUT = -1
 """The place behind every return, as a successor."""
+EFFORT = 200_000
+"""Steps that finding what decides whether blocks run may take in one graph: the largest kernels need a tenth."""
 
 
 @dataclass
@@ -28,9 +32,13 @@ class Block:
 
 
 class Graph:
-    """The blocks of a function in the order of its text; the first one is where a thread starts."""
+    """The blocks of a function in the order of its text; the first one is where a thread starts.
+
+    effort: steps that are left for what decides whether blocks run; below 1, some of it is missing.
+    """
 
     def __init__(self, function: Function) -> None:
+        self.effort = EFFORT
         self.code: list[Instruction] = []
         self.labels: dict[str, int] = {}
         for item in function.body:
@@ -85,7 +93,7 @@ class Graph:
     @cached_property
     def dominator(self) -> dict[int, int]:
         """The immediate dominator of each reachable block; the first block is its own."""
-        return immediate(self.order, {n: self.blocks[n].predecessors for n in self.order})
+        return immediate(0, [[t for t in b.successors if t != OUT] for b in self.blocks]) if self.blocks else {}
 
     def dominates(self, a: int, b: int) -> bool:
         """Whether every way to block b passes block a."""
@@ -115,24 +123,36 @@ class Graph:
         """The immediate post-dominator of each reachable block; OUT where there is no block."""
         out = len(self.blocks)
         follow = {n: [out if t == OUT else t for t in dict.fromkeys(self.blocks[n].successors)] for n in self.order}
-        for part in self.loops.endless:  # a loop without a way out ends where its last block is
+        for part in self.endless:  # a loop without a way out ends where its last block is
             follow[max(part)] = [*follow[max(part)], out]
         back: list[list[int]] = [[] for _ in range(out + 1)]
         for n, targets in follow.items():
             for t in targets:
                 back[t].append(n)
-        order = reverse_postorder(out, back)
-        parents = immediate(order, {**follow, out: []})
-        return {n: OUT if parents[n] == out else parents[n] for n in order if n != out}
+        parents = immediate(out, back)
+        return {n: OUT if p == out else p for n, p in parents.items() if n != out}
 
     def postdominates(self, a: int, b: int) -> bool:
         """Whether every way from block b to the end passes block a."""
         at = b
-        while at != OUT:
-            if at == a:
-                return True
+        while at not in (OUT, a):
             at = self.postdominator.get(at, OUT)
-        return False
+        return at == a
+
+    @cached_property
+    def postdepth(self) -> dict[int, int]:
+        """How many blocks stand above each in the tree of post-dominators, itself among them."""
+        result: dict[int, int] = {OUT: 0}
+        for n in self.postdominator:
+            path = []
+            while n not in result:
+                path.append(n)
+                n = self.postdominator.get(n, OUT)
+            depth = result[n]
+            for n in reversed(path):
+                depth += 1
+                result[n] = depth
+        return result
 
     @cached_property
     def deciders(self) -> dict[int, set[tuple[int, int]]]:
@@ -145,18 +165,21 @@ class Graph:
             end = self.postdominator.get(n, OUT)
             for target in targets:
                 at = target
-                while at not in (OUT, end):
+                while at not in (OUT, end) and self.effort > 0:
                     result[at].add((n, target))
                     at = self.postdominator.get(at, OUT)
+                    self.effort -= 1
         return result
 
     def all_deciders(self, block: int) -> set[int]:
-        """The branches that decide whether a block runs, directly or through others."""
+        """The branches that decide whether a block runs, directly or through others; fewer where effort is spent."""
         if block not in self._closed:
             reached: set[int] = set()
             todo = [block]
-            while todo:
-                for branch, _ in self.deciders.get(todo.pop(), ()):
+            while todo and self.effort > 0:
+                direct = self.deciders.get(todo.pop(), ())
+                self.effort -= len(direct) + 1
+                for branch, _ in direct:
                     if branch not in reached:
                         reached.add(branch)
                         todo.append(branch)
@@ -168,124 +191,15 @@ class Graph:
         return {}
 
     @cached_property
-    def loops(self) -> "Loops":
-        return Loops(self)
+    def loops(self) -> Loops:
+        back = [(n, t) for n in self.order for t in self.blocks[n].successors if t != OUT and self.dominates(t, n)]
+        before = [[p for p in b.predecessors if p in self.reachable] for b in self.blocks]
+        return Loops(self.order, back, before)
 
-
-class Loops:
-    """bodies: blocks of each loop by its head.  around: the heads of the loops around a block.  endless: loops that no
-    way leaves."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.bodies: dict[int, set[int]] = {}
-        for n in graph.order:
-            for head in graph.blocks[n].successors:
-                if head != OUT and graph.dominates(head, n):
-                    body = self.bodies.setdefault(head, {head})
-                    todo = [n]
-                    while todo:
-                        at = todo.pop()
-                        if at not in body:
-                            body.add(at)
-                            todo += [p for p in graph.blocks[at].predecessors if p in graph.reachable]
-        self.around: dict[int, list[int]] = {n: [] for n in graph.order}
-        for head, body in self.bodies.items():
-            for n in body:
-                self.around[n].append(head)
-        caught = graph.reachable - graph.ending
-        self.endless: list[set[int]] = []
-        while caught:
-            seed = min(caught)
-            region = {seed}
-            todo = [seed]
-            while todo:
-                for t in graph.blocks[todo.pop()].successors:
-                    if t in caught and t not in region:
-                        region.add(t)
-                        todo.append(t)
-            self.endless.append(self._sink(graph, region))
-            caught -= region
-
-    @staticmethod
-    def _sink(graph: Graph, region: set[int]) -> set[int]:
-        """A part of a region without a way out, from each of whose blocks every other can be reached."""
-        part = set(region)
-        for n in sorted(region):
-            reached, todo = {n}, [n]
-            while todo:
-                for t in graph.blocks[todo.pop()].successors:
-                    if t not in reached:
-                        reached.add(t)
-                        todo.append(t)
-            if len(reached) < len(part):
-                part = reached
-            if len(region) > 500:  # any part serves
-                break
-        return part
-
-
-def reverse_postorder(root: int, follow: list[list[int]]) -> list[int]:
-    order: list[int] = []
-    reached = {root}
-    stack = [(root, iter(follow[root]))]
-    while stack:
-        node, rest = stack[-1]
-        for t in rest:
-            if t not in reached:
-                reached.add(t)
-                stack.append((t, iter(follow[t])))
-                break
-        else:
-            order.append(node)
-            stack.pop()
-    return order[::-1]
-
-
-def immediate(order: list[int], before: dict[int, list[int]]) -> dict[int, int]:
-    """Immediate dominators of nodes in reverse postorder, from their predecessors; the root is its own."""
-    place = {n: at for at, n in enumerate(order)}
-    parent: dict[int, int] = {order[0]: order[0]} if order else {}
-    changed = True
-    while changed:
-        changed = False
-        for n in order[1:]:
-            best = -1
-            for p in before[n]:
-                if p not in parent:
-                    continue
-                if best < 0:
-                    best = p
-                    continue
-                a, b = best, p
-                while a != b:
-                    while place[a] > place[b]:
-                        a = parent[a]
-                    while place[b] > place[a]:
-                        b = parent[b]
-                best = a
-            if best >= 0 and parent.get(n) != best:
-                parent[n] = best
-                changed = True
-    return parent
-
-
-def intervals(parent: dict[int, int], root: int) -> tuple[dict[int, int], dict[int, int]]:
-    """When a walk over the tree enters and leaves each node: ancestors contain their descendants."""
-    children: dict[int, list[int]] = {n: [] for n in parent}
-    for n, p in parent.items():
-        if n != p:
-            children[p].append(n)
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    clock = 0
-    stack = [(root, False)] if parent else []
-    while stack:
-        node, done = stack.pop()
-        clock += 1
-        if done:
-            last[node] = clock
-            continue
-        first[node] = clock
-        stack.append((node, True))
-        stack += [(c, False) for c in children[node]]
-    return first, last
+    @cached_property
+    def endless(self) -> list[set[int]]:
+        """Parts without a way out, in which every block leads to every other: one of each piece of the text that
+        threads do not leave."""
+        caught = self.reachable - self.ending
+        follow = [self.blocks[n].successors if n in caught else [] for n in range(len(self.blocks))]
+        return sinks(sorted(caught), follow)

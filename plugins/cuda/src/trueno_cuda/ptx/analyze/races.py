@@ -5,7 +5,7 @@ one of those; anything else is not reported.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,8 @@ from trueno_cuda.ptx.syntax.types import Array
 
 MOST = 20000
 """Pairs of accesses that are compared in one entry."""
-STEPS = 2_000_000
-"""Instructions that the searches of one entry pass: kernels that people write need fewer than a tenth of them."""
+STEPS = 700_000
+"""Instructions that the searches of one entry pass: kernels that people write need a quarter at most."""
 Facts = tuple[tuple[int, bool], ...]
 """Predicates, each with the value that a way has passed."""
 STATES = 4000
@@ -51,6 +51,12 @@ def races(entry: Entry) -> Iterator[Race]:
 
 def _races(entry: Entry) -> Iterator[Race]:
     effort = Effort()
+    yield from _pairs(entry, effort)
+    if effort.spent:
+        entry.cut.add("missing-barrier")
+
+
+def _pairs(entry: Entry, effort: "Effort") -> Iterator[Race]:
     if entry.threads > 32:
         yield from _scattered(entry, effort)
     shared = [a for a in entry.accesses if a.space == "shared" and a.bytes and not a.ordered and a.kind != "atomic"]
@@ -93,13 +99,14 @@ def _scattered(entry: Entry, effort: "Effort") -> Iterator[Race]:
         a.at: a for a in entry.accesses if a.kind == "atomic" and a.space == "shared" and _words(entry, a) is None
     }
     plain = {a.at: a for a in entry.accesses if a.space == "shared" and a.kind in ("load", "store") and not a.ordered}
+    names = {a.at: array(a.form) for a in (*atomics.values(), *plain.values())} if atomics else {}
     for first in (*atomics.values(), *plain.values()) if atomics else ():
-        name = array(first.form)
+        name = names[first.at]
         others = plain if first.at in atomics else atomics
         ways = Ways(entry, first, effort)
         for at in ways.ahead() if name is not None and not effort.spent else ():
             second = others.get(at)
-            if second is None or array(second.form) != name:
+            if second is None or names[second.at] != name:
                 continue
             one = first if first.at in plain else second
             active, certain = entry.runs(one.at)
@@ -134,6 +141,7 @@ class Ways:
     def __init__(self, entry: Entry, first: Access, effort: Effort) -> None:
         self.entry, self.first, self.effort = entry, first, effort
         self._reached: dict[tuple[frozenset[int], bool], set[int]] = {}
+        self._kept: dict[tuple[Hashable, int], frozenset[int]] = {}
 
     def ahead(self) -> list[int]:
         """Accesses that the thread may come to before it comes to a barrier."""
@@ -162,10 +170,17 @@ class Ways:
         no branch against a predicate that it has passed before.  warp: and has nothing that a warp executes together.
         """
         scattered = "atomic" in (self.first.kind, second.kind) or halved(self.entry, self.first, second) is not None
-        kept = frozenset[int]() if scattered else frozenset(changed_by(self.entry, self.first, second))
+        kept = frozenset[int]() if scattered else self._shared(second)
         if (kept, warp) not in self._reached:
             self._reached[kept, warp] = self._reach(kept, warp)
         return second.at in self._reached[kept, warp]
+
+    def _shared(self, second: Access) -> frozenset[int]:
+        """The registers that this access's address and another one are computed from."""
+        key = second.form.terms, _home_of(self.entry, second)
+        if key not in self._kept:
+            self._kept[key] = frozenset(changed_by(self.entry, self.first, second))
+        return self._kept[key]
 
     def _reach(self, kept: frozenset[int], warp: bool) -> set[int]:
         """The instructions on such ways, and those that end them."""
@@ -215,12 +230,11 @@ def _words(entry: Entry, access: Access) -> dict[Atom | None, Array] | None:
     return entry.block_lanes.split(access.form)
 
 
-def _home(entry: Entry, register: int) -> set[int]:
-    """The blocks of the innermost loop that advances a register."""
+def _home(entry: Entry, register: int) -> int | None:
+    """The head of the innermost loop that advances a register."""
     loops = entry.graph.loops
-    homes = [loops.bodies[h] for s in entry.flow.definitions[register]
-             for h in loops.around.get(entry.graph.block_of[s], ())]  # fmt: skip
-    return min(homes, key=len, default=set())
+    blocks = [entry.graph.block_of[s] for s in entry.flow.definitions[register]]
+    return min([loops.inner[n] for n in blocks if n in loops.inner], key=loops.size, default=None)
 
 
 def _first(entry: Entry, access: Access, other: Access) -> Form:
@@ -228,8 +242,8 @@ def _first(entry: Entry, access: Access, other: Access) -> Form:
     form = access.form
     for atom, coefficient in access.form.terms:
         if atom[0] == "count":
-            home = _home(entry, atom[1])
-            if entry.graph.block_of[access.at] in home and entry.graph.block_of[other.at] not in home:
+            home, loops, block_of = _home(entry, atom[1]), entry.graph.loops, entry.graph.block_of
+            if home is not None and loops.has(home, block_of[access.at]) and not loops.has(home, block_of[other.at]):
                 form = form.add(Form(0, frozenset({(atom, coefficient)})), -1)
     return form
 
@@ -261,6 +275,32 @@ def meet(
 
     apart: 32 for threads of different warps, 1 for different threads, 0 for any.  effort: what comparing takes from.
     """
+    # Two pairs of accesses at the same distance, under the same conditions, meet in the same threads.
+    grain = max(min(first.bytes, second.bytes, 4), 1)
+    apart_by = first.form.const % grain, second.form.const - first.form.const, apart
+    alike = apart_by, _place(entry, first), _place(entry, second)
+    if alike not in entry.meetings:
+        entry.meetings[alike] = _compare(entry, first, second, apart, effort)
+    return entry.meetings[alike]
+
+
+def _place(entry: Entry, access: Access) -> int:
+    """A number for what tells, but for a constant, where an access goes in which threads."""
+    if (access.at, access.space) not in entry.places:
+        active, certain = entry.runs(access.at)
+        where = access.form.terms, access.bytes, access.lanes, _home_of(entry, access), active.tobytes(), certain
+        entry.places[access.at, access.space] = entry.alike.setdefault(where, len(entry.alike))
+    return entry.places[access.at, access.space]
+
+
+def _home_of(entry: Entry, access: Access) -> int:
+    """The block of an access, where its address counts rounds of a loop."""
+    counts = any(atom[0] == "count" for atom, _ in access.form.terms)
+    return entry.graph.block_of[access.at] if counts else -1
+
+
+def _compare(entry: Entry, first: Access, second: Access, apart: int, effort: Effort | None) -> tuple[int, int] | None:
+    """As `meet`."""
     lanes = entry.block_lanes
     one, other = _first(entry, first, second), _first(entry, second, first)
     a, b = lanes.split(one), lanes.split(other)
@@ -281,20 +321,13 @@ def meet(
     grain = min(first.bytes, second.bytes, 4)
     if grain <= 0:
         return None
-    # Two pairs of accesses at the same distance meet in the same threads.
-    same = (
-        *(one.terms, other.terms, one.const % grain, other.const - one.const, apart),
-        *(first.bytes, second.bytes, first.lanes, second.lanes, active.tobytes(), others.tobytes()),
-    )
-    if same not in entry.meetings:
-        linear = lanes.linear
-        active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
-        mine = _spread(a[None][active], linear[active], first.bytes, grain)
-        theirs = _spread(b[None][others], linear[others], second.bytes, grain)
-        if effort is not None:
-            effort.steps -= len(mine[0]) + len(theirs[0])
-        entry.meetings[same] = _meeting(*mine, *theirs, apart)
-    return entry.meetings[same]
+    linear = lanes.linear
+    active, others = active & (linear % 32 < first.lanes), others & (linear % 32 < second.lanes)
+    mine = _spread(a[None][active], linear[active], first.bytes, grain)
+    theirs = _spread(b[None][others], linear[others], second.bytes, grain)
+    if effort is not None:
+        effort.steps -= len(mine[0]) + len(theirs[0])
+    return _meeting(*mine, *theirs, apart)
 
 
 def _meeting(mine: Array, owners: Array, theirs: Array, readers: Array, apart: int) -> tuple[int, int] | None:
@@ -317,13 +350,16 @@ def halved(entry: Entry, first: Access, second: Access) -> tuple[int, int] | Non
     """
     if first.kind != "store" or second.kind != "load" or first.bytes != second.bytes or second.at > first.at:
         return None
-    loops, block_of = entry.graph.loops, entry.graph.block_of
-    around = set(loops.around[block_of[first.at]]) & set(loops.around[block_of[second.at]])
+    if first.form.const != second.form.const:
+        return None
     apart = second.form.add(first.form, -1)
-    if not around or len(apart.terms) != 1 or apart.const:
+    if len(apart.terms) != 1:
         return None
     ((atom, count),) = apart.terms
-    if atom[0] != "value" or count != first.bytes or not _halves(entry, atom[1], around):
+    if atom[0] != "value" or count != first.bytes:
+        return None
+    around = entry.graph.loops.common(entry.graph.block_of[first.at], entry.graph.block_of[second.at])
+    if around is None or not _halves(entry, atom[1], around):
         return None
     own = entry.block_lanes.split(first.form)
     if own is None or not (own[None][1:] != own[None][:-1]).all():
@@ -333,19 +369,17 @@ def halved(entry: Entry, first: Access, second: Access) -> tuple[int, int] | Non
     return (32, 0) if many else None
 
 
-def _between(entry: Entry, heads: set[int]) -> Iterator[int]:
-    """The instructions of the innermost of some loops."""
-    body = min((entry.graph.loops.bodies[h] for h in heads), key=len)
-    for n in body:
+def _between(entry: Entry, head: int) -> Iterator[int]:
+    """The instructions of a loop."""
+    for n in entry.graph.loops.body(head):
         yield from range(entry.graph.blocks[n].start, entry.graph.blocks[n].end)
 
 
-def _halves(entry: Entry, register: int, heads: set[int]) -> bool:
+def _halves(entry: Entry, register: int, head: int) -> bool:
     """Whether a loop shifts a register to the right, itself or through a copy."""
     graph, flow = entry.graph, entry.flow
-    body = min((graph.loops.bodies[h] for h in heads), key=len)
     for site in flow.definitions[register]:
-        if graph.block_of[site] not in body:
+        if not graph.loops.has(head, graph.block_of[site]):
             continue
         ins = entry.code[site]
         for _ in range(3):

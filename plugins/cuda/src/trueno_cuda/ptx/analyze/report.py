@@ -207,7 +207,7 @@ def _roofline(entry: Entry, arch: str) -> dict[str, Any] | None:
     work: dict[int, list[float]] = {}
     traffic = {a.at: a for a in entry.accesses if a.space in ("global", "generic") and a.kind != "copy"}
     for at in entry.reachable:
-        depth = len(loops.around[entry.graph.block_of[at]])
+        depth = loops.around(entry.graph.block_of[at])
         count = work.setdefault(depth, [0.0, 0.0])
         with suppress(UnknownInstruction):
             count[0] += sum(flops(entry.code[at]).values())

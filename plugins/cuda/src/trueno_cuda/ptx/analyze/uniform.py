@@ -2,6 +2,9 @@
 
 The levels only fall: every register begins as uniform, and an instruction, a branch that decides whether a write runs,
 or a loop that threads leave at different times takes it lower, until nothing changes.
+
+How the threads come to a block follows from the branches that decide whether it runs.  Those may be as many as the
+blocks, so they are not listed: a branch at which the level falls takes all blocks to it that it decides.
 """
 
 from trueno_cuda.ptx.analyze.dataflow import Dataflow
@@ -14,6 +17,8 @@ from trueno_cuda.ptx.syntax.tree import Function, Immediate, Instruction, Operan
 from trueno_cuda.ptx.syntax.types import TYPES, Array
 
 LANE, WARP, BLOCK = range(3)
+PASSES, STEPS = 8, 150_000
+"""Passes over any code, and instructions that further ones may look at; compilers' code takes a handful of passes."""
 OF_A_LANE = {"tid", "laneid", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt"}
 OF_A_WARP = {"warpid", "clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"}
 
@@ -28,18 +33,26 @@ class Uniformity:
         self.slots: dict[tuple[str, int], int] = {}  # of local memory, by variable and offset
         self.vague = BLOCK  # of what is stored to local memory at places that are not known
         self.patterns: dict[tuple[int, int], int] = {}
-        straight = not graph.loops.bodies  # then each instruction comes behind all that it depends on
-        while self._pass() and not straight:
-            pass
+        self.regions = [BLOCK] * len(graph.blocks)
+        self.decided = [BLOCK] * len(graph.blocks)  # of the branches at the blocks' ends, as of the last pass
+        self._above = [[*range(len(graph.blocks)), OUT] for _ in (LANE, WARP)]
+        loops = graph.loops
+        self._leaving = {n: loops.left(n, graph.blocks[n].successors) for n in graph.order if n in loops.inner}
+        straight = not loops.heads  # then each instruction comes behind all that it depends on
+        self.passes = 0
+        self.cut = False  # whether more passes would have been needed than may be
+        while self._pass() and not straight and not self.cut:
+            self.passes += 1
+            self.cut = self.passes >= PASSES and self.passes * len(graph.code) > STEPS
 
     # ---- the fixed point ------------------------------------------------------------------------
 
     def _pass(self) -> bool:
         changed = False
         graph, flow = self.graph, self.flow
-        self._regions: dict[int, int] = {}
+        self._uneven = self._left_unevenly()
         for n in graph.order:
-            region = self.region(n)
+            region = self.regions[n]
             for at in range(graph.blocks[n].start, graph.blocks[n].end):
                 ins = graph.code[at]
                 if ins.opcode == "st":
@@ -61,7 +74,57 @@ class Uniformity:
                         changed = True
                     several = len(flow.definitions[index]) > 1
                     self.levels[index] = min(self.levels[index], lower, region if several else BLOCK)
+            level = self.decision(n) if len(graph.blocks[n].successors) > 1 else BLOCK
+            if level < self.decided[n]:
+                self.decided[n] = level
+                self._divide(n, level)
+                changed = True
         return changed
+
+    def _divide(self, branch: int, level: int) -> None:
+        """Take all blocks that a branch decides, directly or through others, to a level.
+
+        A branch decides the blocks from its successors up to its post-dominator.  Blocks that have come to a level are
+        stepped over the next time, so all calls together take as many steps as there are blocks and branches.
+        """
+        graph, above, todo = self.graph, self._above[level], [branch]
+        parents, depths = graph.postdominator, graph.postdepth
+        while todo:
+            n = todo.pop()
+            end = depths.get(parents.get(n, OUT), 0)
+            for at in graph.blocks[n].successors:
+                while True:
+                    while above[at] != at:
+                        above[at] = at = above[above[at]]
+                    if depths.get(at, at != OUT) <= end:
+                        break
+                    above[at] = parents.get(at, OUT)
+                    self.regions[at] = min(self.regions[at], level)
+                    if len(graph.blocks[at].successors) > 1:
+                        todo.append(at)
+
+    def _left_unevenly(self) -> list[dict[int, int]]:
+        """For each level below that of a block, and each loop, the innermost one of it and those around it that threads
+        leave at different times: of which a branch out of it is decided at this level or below."""
+        loops = self.graph.loops
+        result: list[dict[int, int]] = []
+        for level in (LANE, WARP):
+            least = dict(loops.depth)  # of a loop's branches, around how few loops they lead
+            for n, depth in self._leaving.items():
+                if self.decided[n] <= level:
+                    head = loops.inner[n]
+                    least[head] = min(least[head], depth)
+            for head in reversed(loops.inwards):
+                if head in loops.outer:
+                    least[loops.outer[head]] = min(least[loops.outer[head]], least[head])
+            nearest: dict[int, int] = {}
+            for head in loops.inwards:
+                if least[head] < loops.depth[head]:
+                    nearest[head] = head
+                elif (outer := loops.outer.get(head)) in nearest:
+                    nearest[head] = nearest[outer]
+            result.append(nearest)
+        return result
 
     def at(self, index: int, at: int) -> int:
         """Over which threads a register is the same before an instruction.
@@ -71,23 +134,18 @@ class Uniformity:
         sites = self.flow.definitions[index]
         if len(sites) == 1:
             return self.sites.get((index, sites[0]), BLOCK)
+        if self.flow.effort < 1:
+            return self.levels[index]
         reaching = self.flow.reaching(index, at)
         level = min([self.sites.get((index, s), BLOCK) for s in reaching], default=BLOCK)
         if len(reaching) > 1 and level > LANE:
             graph = self.graph
-            common = graph.all_deciders(graph.block_of[at])
-            for s in reaching:
-                for branch in graph.all_deciders(graph.block_of[s]) - common:
+            low = [s for s in reaching if self.regions[graph.block_of[s]] < level]
+            common = graph.all_deciders(graph.block_of[at]) if low else set()
+            for s in low:
+                for branch in graph.all_deciders(graph.block_of[s]) - common if graph.effort > 0 else ():
                     level = min(level, self.decision(branch))
         return level
-
-    def region(self, block: int) -> int:
-        """Over which threads it is decided together whether a block runs."""
-        if block not in self._regions:
-            self._regions[block] = min(
-                (self.decision(branch) for branch in self.graph.all_deciders(block)), default=BLOCK
-            )
-        return self._regions[block]
 
     def decision(self, branch: int) -> int:
         """Over which threads the branch at a block's end goes the same way."""
@@ -98,16 +156,17 @@ class Uniformity:
 
     def _left(self, index: int, block: int) -> int:
         """Of a value of a loop: if threads leave the loop at different times, they disagree behind it."""
-        level = BLOCK
         loops = self.graph.loops
-        for head in loops.around.get(block, ()):
-            body = loops.bodies[head]
-            if all(self.graph.block_of[use] in body for use in self.flow.uses[index]):
-                continue
-            for n in body:
-                if any(t == OUT or t not in body for t in self.graph.blocks[n].successors):
-                    level = min(level, self.decision(n))
-        return level
+        if block not in loops.inner or not self.flow.uses[index]:
+            return BLOCK
+        for level in (LANE, WARP):
+            head = self._uneven[level].get(loops.inner[block])
+            if head is not None:  # where it holds all uses, so do the loops around it
+                first, end = loops.span(head)
+                low, high = self.flow.used(index)
+                if low < first or high >= end:
+                    return level
+        return BLOCK
 
     def _pattern(self, index: int, site: int) -> int:
         """What a written value itself shows where it follows from a thread's place alone, as `tid.x / 32` does."""

@@ -113,8 +113,8 @@ class Values:
     def _again(self, site: int, first: int) -> bool:
         """Whether an instruction is in a loop that another one is not in."""
         loops, block_of = self.graph.loops, self.graph.block_of
-        heads = loops.around.get(block_of[site], ())
-        return any(block_of[first] not in loops.bodies[head] for head in heads)
+        head = loops.inner.get(block_of[site])  # the loops around it have all the blocks of this one
+        return head is not None and not loops.has(head, block_of[first])
 
     def _step(self, index: int, site: int) -> Form | None:
         """The step, where an instruction advances a register: directly, or through copies of it."""

@@ -42,11 +42,12 @@ class Walk:
 
     muted: of each thread the block at which it is looked at again, −1 if it is.  derived: registers that hold what
     follows from a parameter; accesses at such addresses are left out, as the parameter's value is not the real one.
+    relevant: of each instruction, whether it is executed.
     """
 
-    def __init__(self, entry: Entry, parameter: int, derived: set[int]) -> None:
+    def __init__(self, entry: Entry, parameter: int, derived: set[int], relevant: list[bool]) -> None:
         self.entry, self.graph = entry, entry.graph
-        self.parameter, self.derived = parameter, derived
+        self.parameter, self.derived, self.relevant = parameter, derived, relevant
         self.lanes = entry.block_lanes
         self.threads = np.arange(entry.threads)
         self.live = np.ones(entry.threads, bool)
@@ -57,6 +58,7 @@ class Walk:
         self.murky: dict[int, Array] = {}
         self.seen: Array | None = None
         self.visits: dict[int, int] = {}
+        self.stays: dict[int, int] = {}  # of branches, the way that stays in more loops than the other; −1 for neither
         self.clashes: dict[tuple[str, int, int], Clash] = {}
         self.rank = {n: k for k, n in enumerate(self.graph.order)}
         self.by_site: dict[int, list[Access]] = {}
@@ -122,6 +124,8 @@ class Walk:
             ):
                 yield from self._leave(home, ins, at, mask)
                 return
+            if not self.relevant[at]:
+                continue
             active, unknown = mask, None
             if ins.guard is not None:
                 active, unknown = self._guarded(ins, mask)
@@ -186,11 +190,12 @@ class Walk:
     def _chosen(self, home: int, after: list[int]) -> int:
         """Which way a branch on something unknown goes: a few rounds of a loop, then out of it; else by turns."""
         count = self.visits[home] = self.visits.get(home, 0) + 1
-        loops = self.graph.loops
-        for head in loops.around.get(home, ()):
-            inside = [n in loops.bodies[head] for n in after]
-            if inside[0] != inside[1]:
-                return inside.index(count <= ROUNDS)
+        if home not in self.stays:
+            loops = self.graph.loops
+            depths = [loops.left(home, [n]) for n in after]  # of the loops around it that each way stays in
+            self.stays[home] = -1 if depths[0] == depths[1] else depths.index(max(depths))
+        if self.stays[home] >= 0:
+            return self.stays[home] if count <= ROUNDS else 1 - self.stays[home]
         if OUT in after:
             return after.index(OUT) ^ 1
         return count % 2
@@ -342,16 +347,22 @@ class Walk:
         value = self._read(place.base) if isinstance(place.base, Register) else base
         if value is None:
             return
-        active = active & (self.muted == -1) & (self.threads % 32 < access.lanes)
+        if self.silent:
+            active = active & (self.muted == -1)
+        if access.lanes < 32:
+            active = active & (self.threads % 32 < access.lanes)
         if self.seen is not None:
             active = active & ~self.seen
-        threads = self.threads[active]
-        addresses = (np.broadcast_to(value, active.shape)[active].astype(np.int64) + place.offset) % GENERIC
+        threads, values = self.threads, np.broadcast_to(value, active.shape)
+        if not active.all():
+            threads, values = threads[active], values[active]
+        addresses = (values.astype(np.int64) + place.offset) % GENERIC
         which = addresses >> APART
         good = (which > 0) & (which < len(self.sizes))
         offsets = addresses & ((1 << APART) - 1)
         good &= offsets + access.bytes <= self.sizes[np.where(good, which, 0)]
-        threads, which, offsets = threads[good], which[good], offsets[good]
+        if not good.all():
+            threads, which, offsets = threads[good], which[good], offsets[good]
         words = self.starts[which] + offsets // self.grain
         many = max(access.bytes // self.grain, 1)
         if many > 1:

@@ -1,6 +1,7 @@
 """Branches that keep some threads of a block from a barrier: what two rules share."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from trueno_cuda.ptx.analyze.effects import leaves, waits
 from trueno_cuda.ptx.analyze.entry import Entry
@@ -9,12 +10,23 @@ from trueno_cuda.ptx.analyze.uniform import BLOCK, LANE, WARP
 
 DEEP = 12
 """Instructions that a value is followed through."""
+STEPS = 100_000
+"""Blocks that the searches of one entry pass, and branches that they begin at."""
 REDUCE = {"or", "and", "add", "max", "min"}
 
 
-def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
+@lru_cache(maxsize=2)
+def kept_away(entry: Entry) -> list[tuple[int, int, bool]]:
     """Barrier, branch that decides for single threads or warps whether it is reached (−1: the barrier's own guard),
     and whether the others leave."""
+    ways = Ways(entry)
+    result = list(_kept_away(entry, ways))
+    if ways.steps < 0:
+        entry.cut |= {"divergent-barrier", "exit-before-barrier"}
+    return result
+
+
+def _kept_away(entry: Entry, ways: "Ways") -> Iterator[tuple[int, int, bool]]:
     graph = entry.graph
     for at in entry.barriers:
         home, guard = graph.block_of[at], entry.code[at].guard
@@ -22,18 +34,25 @@ def kept_away(entry: Entry) -> Iterator[tuple[int, int, bool]]:
         if guard is not None and entry.uniformity.at(guard.index, at) < least and not _unaligned(entry, at):
             yield at, -1, False
             continue
+        if entry.uniformity.regions[home] >= least:
+            continue
         for branch in sorted(graph.all_deciders(home)):
+            ways.steps -= 1
+            if ways.steps < 0:
+                return
             level = entry.uniformity.decision(branch)
             if level >= least or _reduced(entry, branch):
                 continue
-            away = [t for t in graph.blocks[branch].successors if t == OUT or not _leads(entry, t, home, branch)]
-            ends = [_end(entry, branch, t) for t in away]
+            away = [t for t in graph.blocks[branch].successors if t == OUT or not ways.lead(t, home, branch)]
+            ends = [ways.end(branch, t) for t in away]
             if away and all(end == "trap" for end in ends):
                 continue
             apart = level > LANE or _unaligned(entry, at)
             if apart and away and all(end == "barrier" for end in ends):
                 continue  # the others wait at a barrier of their own, which counts for the same
             exits = graph.postdominator.get(branch, OUT) == OUT and all(end in ("trap", "exit") for end in ends)
+            if ways.steps < 0:
+                return
             yield at, branch, bool(away) and (exits or all(_departs(entry, t) for t in away))
             break
 
@@ -88,44 +107,52 @@ def _departs(entry: Entry, start: int) -> bool:
     return start == OUT
 
 
-def _leads(entry: Entry, start: int, goal: int, branch: int) -> bool:
-    """Whether some way from a block leads to another one before it comes back to the branch."""
-    reached, todo = {start}, [start]
-    while todo:
-        n = todo.pop()
-        if n == goal:
-            return True
-        if n == branch:
-            continue
-        for t in entry.graph.blocks[n].successors:
-            if t != OUT and t not in reached:
-                reached.add(t)
-                todo.append(t)
-    return False
+class Ways:
+    """Where threads go behind a branch.  steps: blocks that searches may still pass; below 0, what they say is not
+    used."""
 
+    def __init__(self, entry: Entry) -> None:
+        self.entry, self.graph, self.steps = entry, entry.graph, STEPS
+        self.barred = {self.graph.block_of[at] for at in entry.barriers}
 
-def _end(entry: Entry, branch: int, start: int) -> str:
-    """What threads come to first on every way: a barrier, an exit, a trap; else "more"."""
-    graph = entry.graph
-    if start == OUT:
-        return "trap" if entry.graph.last(branch).opcode == "trap" else "exit"
-    ends: set[str] = set()
-    reached, todo = {start}, [start]
-    while todo:
-        n = todo.pop()
-        block = graph.blocks[n]
-        if any(waits(entry.code[at]) in ("block", "part") for at in range(block.start, block.end)):
-            ends.add("barrier")
-            continue
-        last = graph.last(n)
-        for t in block.successors:
-            if t == OUT:
-                ends.add("exit" if last.opcode in ("ret", "exit") or not leaves(last) else "trap")
-            elif t not in reached:
-                reached.add(t)
-                todo.append(t)
-    if ends <= {"trap"}:
-        return "trap"
-    if ends <= {"trap", "exit"}:
-        return "exit"
-    return "barrier" if ends <= {"barrier", "trap"} else "more"
+    def lead(self, start: int, goal: int, branch: int) -> bool:
+        """Whether some way from a block leads to another one before it comes back to the branch."""
+        reached, todo = {start}, [start]
+        while todo and self.steps >= 0:
+            n = todo.pop()
+            self.steps -= 1
+            if n == goal:
+                return True
+            if n == branch:
+                continue
+            for t in self.graph.blocks[n].successors:
+                if t != OUT and t not in reached:
+                    reached.add(t)
+                    todo.append(t)
+        return False
+
+    def end(self, branch: int, start: int) -> str:
+        """What threads come to first on every way: a barrier, an exit, a trap; else "more"."""
+        graph = self.graph
+        if start == OUT:
+            return "trap" if graph.last(branch).opcode == "trap" else "exit"
+        ends: set[str] = set()
+        reached, todo = {start}, [start]
+        while todo and self.steps >= 0:
+            n = todo.pop()
+            self.steps -= 1
+            if n in self.barred:
+                ends.add("barrier")
+                continue
+            last = graph.last(n)
+            for t in graph.blocks[n].successors:
+                if t == OUT:
+                    ends.add("exit" if last.opcode in ("ret", "exit") or not leaves(last) else "trap")
+                elif t not in reached:
+                    reached.add(t)
+                    todo.append(t)
+        if ends <= {"trap"}:
+            return "trap"
+        if ends <= {"trap", "exit"}:
+            return "exit"
+        return "barrier" if ends <= {"barrier", "trap"} else "more"

@@ -4,26 +4,39 @@ from collections.abc import Iterator
 
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
-from trueno_cuda.ptx.syntax.tree import Special
+from trueno_cuda.ptx.syntax.tree import Instruction, Special
 
 PURE = {"mov", "add", "sub", "mul", "mad", "fma", "setp", "and", "or", "xor", "not", "shl", "shr", "cvt", "selp", "min",
         "max", "bra"}  # fmt: skip
 
 
 def check(entry: Entry) -> Iterator[Found]:
-    graph, flow = entry.graph, entry.flow
-    for head, body in graph.loops.bodies.items():
-        if head not in graph.ending:
-            continue  # no-path-to-exit
-        sites = [at for n in body for at in range(graph.blocks[n].start, graph.blocks[n].end)]
-        if any(entry.code[at].opcode not in PURE or entry.code[at].unread for at in sites):
-            continue
-        if any(isinstance(o, Special) and "clock" in o.name for at in sites for o in entry.code[at].operands):
-            continue
-        inside = set(sites)
-        written = {r for at in sites for r in flow.writes[at]}
-        if all(use in inside for r in written for use in flow.uses[r]):
+    graph, flow, loops = entry.graph, entry.flow, entry.graph.loops
+    idle = dict.fromkeys(loops.heads, True)
+    used = {
+        head: loops.span(head) for head in loops.heads
+    }  # what holds a loop's blocks, and those that use its results
+    for n, head in loops.inner.items():
+        sites = range(graph.blocks[n].start, graph.blocks[n].end)
+        idle[head] = idle[head] and all(map(_pure, graph.code[sites.start : sites.stop]))
+        spans = [flow.used(r) for at in sites for r in flow.writes[at] if flow.uses[r]] if idle[head] else []
+        used[head] = _around([used[head], *spans])
+    for head in reversed(loops.inwards):
+        if (outer := loops.outer.get(head)) is not None:
+            idle[outer] = idle[outer] and idle[head]
+            used[outer] = _around([used[outer], used[head]])
+    for head in loops.heads:
+        if idle[head] and head in graph.ending and used[head] == loops.span(head):  # or no-path-to-exit reports it
             yield graph.blocks[head].start, "this loop accesses no memory, and nothing behind it uses what it computes"
+
+
+def _pure(ins: Instruction) -> bool:
+    clocks = any(isinstance(o, Special) and "clock" in o.name for o in ins.operands)
+    return ins.opcode in PURE and not ins.unread and not clocks
+
+
+def _around(spans: list[tuple[int, int]]) -> tuple[int, int]:
+    return min(first for first, _ in spans), max(end for _, end in spans)
 
 
 RULE = Rule(

@@ -4,47 +4,73 @@ from collections.abc import Iterator
 
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
-from trueno_cuda.ptx.analyze.graph import OUT
 from trueno_cuda.ptx.syntax.tree import Special
 
 PURE = {"setp", "add", "sub", "mul", "mad", "and", "or", "xor", "not", "shl", "shr", "selp", "cvt", "min", "max", "neg",
         "mov", "fma", "div", "rem", "abs", "set"}  # fmt: skip
+DEEP = 50
+"""Instructions that a value is followed through."""
+STEPS = 200_000
+"""Branches out of loops, one by one for each loop that they leave, and registers that are looked at, in one entry."""
 
 
 def check(entry: Entry) -> Iterator[Found]:
-    graph = entry.graph
-    for head, body in graph.loops.bodies.items():
-        exits = []
-        for n in body:
-            after = graph.blocks[n].successors
-            if any(t == OUT or t not in body for t in after):
-                if len(after) < 2:
-                    break  # a way out that is always taken: no branch of its own decides
-                exits.append(n)
-        else:
-            guards = [graph.last(n).guard for n in exits]
-            if exits and all(g is not None and _fixed(entry, g.index, body, set()) for g in guards):
-                first = entry.code[graph.blocks[head].start].line
-                yield (
-                    graph.blocks[exits[0]].end - 1,
-                    f"nothing in the loop from line {first} on changes what decides here whether it ends",
-                )
+    graph, loops = entry.graph, entry.graph.loops
+    exits: dict[int, list[int]] = {head: [] for head in loops.heads}
+    steps = STEPS
+    for n in sorted(loops.inner):
+        least, head = loops.left(n, graph.blocks[n].successors), loops.inner[n]
+        for _ in range(loops.depth[head] - least):
+            exits[head].append(n)
+            steps -= 1
+            head = loops.outer.get(head, head)
+        if steps < 0:
+            entry.cut.add(RULE.id)
+            return
+    for head, leaving in exits.items():
+        search = Search(entry, head, steps)
+        if leaving and all(map(search.idle, leaving)):
+            first = entry.code[graph.blocks[head].start].line
+            yield (
+                graph.blocks[leaving[0]].end - 1,
+                f"nothing in the loop from line {first} on changes what decides here whether it ends",
+            )
+        steps = search.steps
+    if steps < 0:
+        entry.cut.add(RULE.id)
 
 
-def _fixed(entry: Entry, index: int, body: set[int], above: set[int]) -> bool:
-    """Whether a register has the same value in every round of a loop."""
-    flow, graph = entry.flow, entry.graph
-    inside = [d for d in flow.definitions[index] if graph.block_of[d] in body]
-    if not inside:
+class Search:
+    """Looks for what has the same value in every round of a loop.  steps: what it may still look at; below 0, no more
+    is found."""
+
+    def __init__(self, entry: Entry, head: int, steps: int) -> None:
+        self.entry, self.head, self.steps = entry, head, steps
+        self.known: set[int] = set()
+
+    def idle(self, block: int) -> bool:
+        """Whether a block leaves the loop by a branch that goes the same way in every round."""
+        guard = self.entry.graph.last(block).guard
+        return len(self.entry.graph.blocks[block].successors) > 1 and guard is not None and self._fixed(guard.index, 0)
+
+    def _fixed(self, index: int, depth: int) -> bool:
+        """Whether a register has the same value in every round; not if what it follows from goes in a circle."""
+        flow = self.entry.flow
+        self.steps -= 1
+        if index in self.known or not flow.changes(index, self.head):
+            return True
+        if len(flow.definitions[index]) > 1 or depth > DEEP or self.steps < 0:
+            return False
+        site = flow.definitions[index][0]
+        ins = self.entry.code[site]
+        if ins.opcode not in PURE or ins.guard is not None or ins.unread:
+            return False
+        if any(isinstance(o, Special) and o.name.startswith(("clock", "globaltimer")) for o in ins.operands):
+            return False
+        if not all(self._fixed(r, depth + 1) for r in flow.reads[site]):
+            return False
+        self.known.add(index)
         return True
-    if len(inside) > 1 or len(flow.definitions[index]) > 1 or index in above or len(above) > 50:
-        return False
-    ins = entry.code[inside[0]]
-    if ins.opcode not in PURE or ins.guard is not None or ins.unread:
-        return False
-    if any(isinstance(o, Special) and o.name.startswith(("clock", "globaltimer")) for o in ins.operands):
-        return False
-    return all(_fixed(entry, r, body, above | {index}) for r in flow.reads[inside[0]])
 
 
 RULE = Rule(

@@ -75,7 +75,7 @@ def _leaves(entry: Entry, block: int) -> bool:
 
 def _returns(entry: Entry, head: int) -> bool:
     """Whether a way leads from a block back to it."""
-    return head in entry.graph.loops.around.get(head, ())
+    return entry.graph.loops.inner.get(head) == head
 
 
 def _advances_in_vain(entry: Entry, block: int) -> bool:

@@ -30,7 +30,7 @@ def check(entry: Entry) -> Iterator[Found]:
 def _unwaited(entry: Entry, copy: int, reads: set[int]) -> int | None:
     """A read that some way leads to from a copy without a wait for a phase of an mbarrier."""
     graph = entry.graph
-    reached = {head for head, body in graph.loops.bodies.items() if _spins(entry, body, reads)}
+    reached = _spins(entry, reads)
     todo = [(graph.block_of[copy], copy + 1)]
     while todo:
         n, start = todo.pop()
@@ -47,10 +47,14 @@ def _unwaited(entry: Entry, copy: int, reads: set[int]) -> int | None:
     return None
 
 
-def _spins(entry: Entry, body: set[int], reads: set[int]) -> bool:
-    """Whether a loop waits for an mbarrier and does nothing else: no way passes it without a wait."""
-    sites = [at for n in body for at in range(entry.graph.blocks[n].start, entry.graph.blocks[n].end)]
-    return any(waits(entry.code[at]) == "phase" for at in sites) and reads.isdisjoint(sites)
+def _spins(entry: Entry, reads: set[int]) -> set[int]:
+    """The heads of loops that wait for an mbarrier and do not read: no way passes them without a wait."""
+    loops, graph = entry.graph.loops, entry.graph
+    phases = {
+        loops.inner[n] for at, n in enumerate(graph.block_of) if n in loops.inner and waits(entry.code[at]) == "phase"
+    }
+    reading = {loops.inner[n] for n in map(graph.block_of.__getitem__, reads) if n in loops.inner}
+    return loops.around_any(phases) - loops.around_any(reading)
 
 
 RULE = Rule(

@@ -7,7 +7,7 @@ from trueno_cuda.ptx.analyze.finding import Found, Rule
 
 
 def check(entry: Entry) -> Iterator[Found]:
-    for part in entry.graph.loops.endless:
+    for part in entry.graph.endless:
         yield entry.graph.blocks[min(part)].start, "no way leads from this loop to the kernel's end"
 
 

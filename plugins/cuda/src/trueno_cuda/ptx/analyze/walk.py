@@ -35,6 +35,8 @@ ROUNDS = 2
 """Of a loop whose condition is not known."""
 NEVER = -2
 """The block at which threads are looked at again: none."""
+MOST_GROUPS = 1 << 30
+"""Of asynchronous copies that may be left: more than a walk commits."""
 
 
 class Walk:
@@ -312,7 +314,7 @@ class Walk:
             self.shadow.wait(threads, 0)
         elif "wait_group" in ins.mods and len(threads):
             left = ins.operands[0].value if ins.operands and isinstance(ins.operands[0], Immediate) else 0
-            self.shadow.wait(threads, int(left))
+            self.shadow.wait(threads, max(min(int(left), MOST_GROUPS), 0))
 
     def _tiles(self, ins: Instruction, at: int, active: Array) -> None:
         """A product of a warp group reads its tiles, of which a descriptor has the address: the first row of each."""

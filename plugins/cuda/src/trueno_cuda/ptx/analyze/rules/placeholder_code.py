@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from trueno_cuda.ptx.analyze.entry import Entry
 from trueno_cuda.ptx.analyze.finding import Found, Rule
 
-WORDS = re.compile(r"//[^\n]*?\b(TODO|FIXME|XXX|placeholder|not implemented|unimplemented|stub|simplified|omitted)\b",
-                   re.IGNORECASE)  # fmt: skip
+COMMENT = re.compile(r"//[^\n]*")
+WORDS = re.compile(r"\b(TODO|FIXME|XXX|placeholder|not implemented|unimplemented|stub|simplified|omitted)\b", re.I)
 
 
 def check(entry: Entry) -> Iterator[Found]:
@@ -17,9 +17,10 @@ def check(entry: Entry) -> Iterator[Found]:
     lines = entry.program.lines
     text, end = lines.text, max(starts)
     first = lines.starts[max(entry.function.line - 1, 0)]
-    for match in WORDS.finditer(text, first, end):
-        at = next((k for k, ins in enumerate(entry.code) if ins.start >= match.start()), len(entry.code) - 1)
-        yield at, f'a comment of line {lines.line(match.start())} says "{match[1]}"'
+    for comment in COMMENT.finditer(text, first, end):  # a line's second // is the comment's, which is read once
+        if match := WORDS.search(text, comment.start(), comment.end()):
+            at = next((k for k, ins in enumerate(entry.code) if ins.start >= comment.start()), len(entry.code) - 1)
+            yield at, f'a comment of line {lines.line(comment.start())} says "{match[1]}"'
 
 
 RULE = Rule(

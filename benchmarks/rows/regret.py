@@ -3,7 +3,7 @@
 The backends are measured first, as `trueno calibrate` does; these speeds hold for this run and are not kept.  Then
 the bare kernels of all backends race, and the selector, which has seen none of these times, says which it would choose.
 A backend that is ten times slower than the best is tried in one run only.  Ops on quantized matrices are left out: the
-`quant` rows say how fast they are, and only simd has kernels to choose from.
+`quant` rows say how fast they are, and only simd has kernels to choose from; of pages of LZ4 the `lz4` rows do.
 
 Where there is a GPU, the rows of `regret_gpu` are measured instead, with the GPU among the candidates; under
 TRUENO_FORCE_CPU=1 these.
@@ -51,7 +51,7 @@ def cells(plan: Plan) -> Iterator[Cell]:
     seconds = CALIBRATION_S / 10 if plan.quick else CALIBRATION_S
     yield Cell("regret", CALIBRATION, "", partial(_calibrate, dtype, seconds))
     for size in sizes:
-        for op in (op for op in TABLE.values() if not op.quantized):
+        for op in (op for op in TABLE.values() if not op.quantized and op.family != "compression"):
             for shapes in _shapes(op, size):
                 if cost.work(_call(op, dtype, shapes)).flops <= MOST_FLOPS:
                     label = " ".join(text(s) for s in shapes[: len(shapes) if op.structured else 1])

@@ -42,10 +42,8 @@ WAIT_S = 120.0
 """How long an emulated GPU waits for the others."""
 SIDE = 16 << 20
 """Bytes of a side that one GPU may fill."""
-SMALL = 1 << 15
-"""Numbers of a sum that are sent in packets."""
-WORDS = 4
-"""Of a packet: number, launch, number, launch."""
+SMALL, WORDS = 1 << 15, 4
+"""Numbers of a sum that are sent in packets, and words of one: number, launch, number, launch."""
 RATES = Rates(launch_s=6e-6, flops=1e12, bytes=2e11)
 
 

@@ -144,7 +144,7 @@ def test_levels_are_those_of_all_deciders():
     seed = fresh_seed()
     print(f"seed {seed}")
     rng = random.Random(seed)
-    for _ in range(200):
+    for _ in range(400):
         levels = rng.choices(["%tid.x", "%warpid", "%ctaid.x"], k=3)
         size = rng.randrange(3, 12)
         body = [f"mov.u32 %r{k + 1}, {name}; setp.lt.u32 %p{k + 1}, %r{k + 1}, 7;" for k, name in enumerate(levels)]

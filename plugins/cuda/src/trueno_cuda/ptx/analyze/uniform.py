@@ -89,6 +89,7 @@ class Uniformity:
         """
         graph, above, todo = self.graph, self._above[level], [branch]
         parents, depths = graph.postdominator, graph.postdepth
+        many = len(graph.blocks) + 1  # where no way leads to the end
         while todo:
             n = todo.pop()
             end = depths.get(parents.get(n, OUT), 0)
@@ -96,7 +97,7 @@ class Uniformity:
                 while True:
                     while above[at] != at:
                         above[at] = at = above[above[at]]
-                    if depths.get(at, at != OUT) <= end:
+                    if depths.get(at, many) <= end:
                         break
                     above[at] = parents.get(at, OUT)
                     self.regions[at] = min(self.regions[at], level)

@@ -67,7 +67,7 @@ def tensor_parallel(
 
     nbytes: of weights and cache that a token reads.  bandwidth: bytes per second that one GPU's kernels reach, as
     measured, not the memory's peak.  reduced: bytes of an all-reduce, of which each layer has two; one takes the link's
-    latency and `reduced / link.bandwidth`.  launches, launch_s: of a step, and the seconds of each that no kernel hides.
+    latency and `reduced / link.bandwidth`.  launches, launch_s: of a step, and seconds of each that no kernel hides.
     Nothing overlaps, and memory alone is divided by the number of GPUs.  ParameterError for values out of range.
     """
     for what, value in (("nbytes", nbytes), ("bandwidth", bandwidth)):

@@ -12,7 +12,7 @@ from itertools import islice
 from math import ceil
 
 from trueno_dask.simulation.cluster import Link, Scheduler, Workers
-from trueno_dask.simulation.graphs import Tasks
+from trueno_dask.simulation.graphs import Tasks, roots
 
 ARRIVES, ENDS, SERVED, HOST, BALANCE = range(5)
 FEW = 8
@@ -79,7 +79,7 @@ class Run:
         )
         self.ready: list[list[int]] = [[] for _ in range(w)]
         self.loads = [(0.0, i) for i in range(w)]
-        self.roots = _roots(tasks, sum(self.threads))
+        self.roots = roots(tasks, sum(self.threads))
         self.queue: list[int] = []
         self.events: list[tuple[float, int, int, int, int]] = []
         self.number = 0
@@ -296,21 +296,3 @@ class Run:
         self.free_at = self.served[i] = served
         self.served_s += self.scheduler.task_s
         self.push(served, SERVED, i, w)
-
-
-def _roots(tasks: Tasks, threads: int) -> list[bool]:
-    """Which tasks wait at the scheduler, as Dask's do: those of large kinds that read fewer than five results."""
-    count: dict[str, int] = {}
-    reads: dict[str, set[int]] = {}
-    own: set[str] = set()
-    for i, needs in enumerate(tasks.needs):
-        name = tasks.kinds[i]
-        count[name] = count.get(name, 0) + 1
-        known = reads.setdefault(name, set())
-        for need in needs:
-            if tasks.kinds[need] == name:
-                own.add(name)
-            if len(known) < 5:
-                known.add(need)
-    wide = {name for name, n in count.items() if n > 2 * threads and len(reads[name]) < 5 and name not in own}
-    return [not needs or name in wide for needs, name in zip(tasks.needs, tasks.kinds, strict=True)]

@@ -62,6 +62,24 @@ def written(graph: Mapping[Any, Work]) -> Tasks:
     return tasks
 
 
+def roots(tasks: Tasks, threads: int) -> list[bool]:
+    """Which tasks wait at the scheduler, as Dask's do: those of large kinds that read fewer than five results."""
+    count: dict[str, int] = {}
+    reads: dict[str, set[int]] = {}
+    own: set[str] = set()
+    for i, needs in enumerate(tasks.needs):
+        name = tasks.kinds[i]
+        count[name] = count.get(name, 0) + 1
+        known = reads.setdefault(name, set())
+        for need in needs:
+            if tasks.kinds[need] == name:
+                own.add(name)
+            if len(known) < 5:
+                known.add(need)
+    wide = {name for name, n in count.items() if n > 2 * threads and len(reads[name]) < 5 and name not in own}
+    return [not needs or name in wide for needs, name in zip(tasks.needs, tasks.kinds, strict=True)]
+
+
 # ---- lazy arrays ---------------------------------------------------------------------------------------------------
 
 
@@ -164,8 +182,8 @@ def measure(x: da.Array, *, threads: int = 1, repeat: int = 3) -> dict[str, Cost
     """The cost of each kind of task in a lazy array: one task of each runs in this process, on its largest chunk.
 
     Its inputs are results of the tasks that ran before, so nothing else is computed.  threads: that a call may use, as
-    on the workers.  repeat: runs after the first, of which the fastest counts.  A kind whose bytes are known has a rate,
-    so that its cost holds for other chunks of about this size.  ParameterError where one task cannot stand for all.
+    on the workers.  repeat: runs after the first, of which the fastest counts.  A kind with large chunks has a rate, so
+    that its cost holds for other chunks of about this size.  ParameterError where one task cannot stand for all.
     """
     if not isinstance(x, da.Array):
         raise ParameterError(f"measure: x is {type(x).__name__}; give a Dask array")

@@ -54,18 +54,16 @@ class Simulated(Shown):
     def __str__(self) -> str:
         count = sum(g.count for g in self.groups)
         workers = f"{number(count)} worker{'s' * (count != 1)}"
-        rows = [("", "on the path", "share", "busy")]
-        shares = {"link": f"{self.link:.0%} (its busiest end)", "scheduler": f"{self.scheduler:.0%}"}
-        shares["compute"] = ", ".join(
-            f"{share:.0%}" + (f" ({number(g.count)} of speed {g.speed:g})" if len(self.groups) > 1 else "")
-            for g, share in zip(self.groups, self.busy, strict=True)
-        )
+        head = ("limited by", "on the path", "share", "busy")
         whole = self.makespan or 1.0
-        rows += [(b, duration(self.path[b]), f"{self.path[b] / whole:.0%}", shares.get(b, "")) for b in BOUNDS]
+        shares = {"link": f"{self.link:.0%} at its busiest end", "scheduler": f"{self.scheduler:.0%}"}
+        rows = [(b, duration(self.path[b]), f"{self.path[b] / whole:.0%}", shares.get(b, "")) for b in BOUNDS]
+        names = [f"{number(g.count)} of speed {g.speed:g}" for g in self.groups]
+        rows += [(name, "", "", f"{share:.0%}") for name, share in zip(names, self.busy, strict=True)]
         facts = [f"critical path {duration(self.critical_path)}", f"tasks {duration(self.seconds)}",
                  f"moved {size(round(self.moved))}", f"taken {number(self.taken)}"]  # fmt: skip
-        head = f"{number(self.tasks)} tasks on {workers}: {duration(self.makespan)}, limited by: {self.bound}"
-        return "\n".join([head, *columns(rows, right=(1, 2)), "; ".join(facts)])
+        title = f"{number(self.tasks)} tasks on {workers}: {duration(self.makespan)}, limited by: {self.bound}"
+        return "\n".join([title, *columns([head, *rows], right=(1, 2)), "; ".join(facts)])
 
 
 def simulate(

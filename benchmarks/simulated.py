@@ -124,7 +124,7 @@ def link(client: Any, rounds: int) -> Any:
 # ---- graphs --------------------------------------------------------------------------------------------------------
 
 
-def graphs(nbytes: float, quick: bool) -> dict[str, tuple[Any, Callable[[Any], Any]]]:
+def graphs(nbytes: float) -> dict[str, tuple[Any, Callable[[Any], Any]]]:
     """For each graph the array that is persisted, and what is computed of it."""
     import dask.array as da
 
@@ -134,7 +134,7 @@ def graphs(nbytes: float, quick: bool) -> dict[str, tuple[Any, Callable[[Any], A
     cut = rng.standard_normal(
         (length * rows.CHUNK, rows.COLUMNS), dtype=np.float32, chunks=(rows.CHUNK, rows.COLUMNS // 4)
     )
-    tiny = da.zeros(500 if quick else 2000, dtype=np.float32, chunks=1)
+    tiny = da.zeros(500, dtype=np.float32, chunks=1)
     return {
         rows.CHAIN: (whole, partial(rows._ours, rows.CHAIN)),
         rows.CUT: (cut, partial(rows._ours, rows.CUT)),
@@ -143,7 +143,7 @@ def graphs(nbytes: float, quick: bool) -> dict[str, tuple[Any, Callable[[Any], A
     }
 
 
-def compared(count: int, facts: tuple[Any, Any, float], nbytes: float, rounds: int, quick: bool) -> Iterator[Line]:
+def compared(count: int, facts: tuple[Any, Any, float], nbytes: float, rounds: int) -> Iterator[Line]:
     """Every graph on a cluster of so many workers."""
     import trueno_dask
     from distributed import wait
@@ -151,7 +151,7 @@ def compared(count: int, facts: tuple[Any, Any, float], nbytes: float, rounds: i
     scheduler, network, task_s = facts
     workers = trueno_dask.Workers(count, task_s=task_s, cores=cores())
     with cluster(count) as client:
-        for name, (x, ours) in graphs(nbytes, quick).items():
+        for name, (x, ours) in graphs(nbytes).items():
             x = x.persist()
             wait(x)
             lazy = ours(x)
@@ -183,7 +183,7 @@ def main() -> None:
     os.environ["TRUENO_THREADS"] = "1"
     rounds, nbytes = (2, 2e8) if arguments.quick else (arguments.rounds, arguments.megabytes * 1e6)
     with cluster(1) as client:
-        scheduler, task_s = overheads(client, rounds)
+        scheduler, task_s = overheads(client, min(rounds, 3))
     with cluster(2) as client:
         network = link(client, rounds)
     print(f"{named()}, {cores()} cores")
@@ -192,7 +192,7 @@ def main() -> None:
     print(f"link {network.bandwidth / 1e9:.2f} GB/s, latency {duration(network.latency)}", flush=True)
     lines = []
     for count in map(int, arguments.workers.split(",")):
-        for line in compared(count, (scheduler, network, task_s), nbytes, rounds, arguments.quick):
+        for line in compared(count, (scheduler, network, task_s), nbytes, rounds):
             lines.append(line)
             print(f"  {line}", flush=True)
     print(table(lines))

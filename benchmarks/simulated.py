@@ -2,8 +2,9 @@
 
 Clusters of 1, 2, 4 and 8 workers, one thread each, run the graphs of the rows `dask` on smaller arrays, and one of tiny
 chunks, which only the scheduler limits.  Costs of tasks are measured in this process; costs of the scheduler, of
-a worker's task and of the link on tiny tasks and on copies, none of which is in the graphs that are compared.  The
-workers share this machine's cores, which the simulation knows; that they share its memory, it does not.
+a worker's task and of the link on tiny tasks and on copies, none of which is in the graphs that are compared.  Workers
+and scheduler share this machine's cores, which the simulation knows; that they share its memory, it does not.  Every
+run waits for a quiet machine, and the last column says how much of it others used in the fastest one.
 """
 
 import argparse
@@ -19,20 +20,25 @@ import numpy as np
 import trueno
 from trueno.text import columns, duration, number
 
-from benchmarks.machine import cores, named
+from benchmarks.machine import cores, load, named
 from benchmarks.rows import dask as rows
 
 WORKERS = (1, 2, 4, 8)
 TINY = "tiny chunks: exp"
 FEW, MANY = 500, 2000
 """Tiny tasks of two graphs: the difference is what a task costs."""
+QUIET = 0.05
+"""The share of the machine up to which others do not disturb."""
 COPIED = 64 << 20
 """Bytes of the array that is copied from one worker to another."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A graph on a cluster: what it took, the fastest of some runs, and the simulation."""
+    """A graph on a cluster: what it took, the fastest of some runs, and the simulation.
+
+    others: the share of the machine that other processes used meanwhile.
+    """
 
     graph: str
     workers: int
@@ -40,6 +46,7 @@ class Line:
     measured: float
     simulated: float
     bound: str
+    others: float
 
 
 @contextmanager
@@ -56,14 +63,54 @@ def cluster(count: int) -> Iterator[Any]:
         yield client
 
 
-def best(call: Callable[[], Any], rounds: int) -> float:
-    """The least seconds of a call."""
-    times = []
+class Others:
+    """How much of this machine other processes than ours use."""
+
+    def __init__(self) -> None:
+        self.own, self.all, self.time = _own(), _busy(), time.perf_counter()
+
+    def share(self) -> float:
+        """The part of all cores that they used since this was made."""
+        elapsed = max(1e-6, time.perf_counter() - self.time)
+        return max(0.0, (_busy() - self.all) - (_own() - self.own)) / (elapsed * cores())
+
+
+def _busy() -> float:
+    """Seconds in which CPUs were busy, or stolen."""
+    import psutil
+
+    t = psutil.cpu_times()
+    return float(sum(t) - t.idle - getattr(t, "iowait", 0.0))
+
+
+def _own() -> float:
+    """Those of this process and its children."""
+    import psutil
+
+    here = psutil.Process()
+    times = [p.cpu_times() for p in (here, *here.children(recursive=True))]
+    return float(sum(t.user + t.system for t in times))
+
+
+def quiet(patience: float) -> None:
+    """Wait until others leave the machine alone for half a second, but no longer than `patience` seconds."""
+    end = time.perf_counter() + patience
+    while time.perf_counter() < end:
+        others = Others()
+        time.sleep(0.5)
+        if others.share() < QUIET:
+            return
+
+
+def best(call: Callable[[], Any], rounds: int, patience: float = 0.0) -> tuple[float, float]:
+    """The least seconds of a call, and which share of the machine others used meanwhile."""
+    results = []
     for _ in range(rounds):
-        start = time.perf_counter()
+        quiet(patience)
+        others, start = Others(), time.perf_counter()
         call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        results.append((time.perf_counter() - start, others.share()))
+    return min(results)
 
 
 # ---- what a cluster costs beside its tasks -------------------------------------------------------------------------
@@ -87,17 +134,23 @@ def _tiny(client: Any, count: int) -> tuple[float, float, float]:
     return first - start, own, after - worker
 
 
-def overheads(client: Any, rounds: int) -> tuple[Any, float]:
+def overheads(client: Any, rounds: int, patience: float) -> tuple[Any, float]:
     """The scheduler's costs, and a worker's per task, from graphs of tiny tasks on one worker."""
     import trueno_dask
 
+    def runs(count: int) -> list[float]:
+        times = []
+        for _ in range(rounds):
+            quiet(patience)
+            times.append(_tiny(client, count))
+        return [min(part) for part in zip(*times, strict=True)]
+
     _tiny(client, FEW)
-    few, many = ([min(part) for part in zip(*(_tiny(client, n) for _ in range(rounds)), strict=True)]
-                 for n in (FEW, MANY))  # fmt: skip
+    few, many = runs(FEW), runs(MANY)
     tasks = (MANY - FEW) * 8 / 7  # with those of the tree that merges eight at a time
     first, own, worker = (max(0.0, b - a) / tasks for a, b in zip(few, many, strict=True))
     start = max(0.0, few[0] - first * FEW * 8 / 7)
-    return trueno_dask.Scheduler(task_s=max(0.0, own - first), graph_s=first, start_s=start), worker
+    return trueno_dask.Scheduler(max(0.0, own - first), first, start, beside=True), worker
 
 
 def _same(x: Any) -> int:
@@ -115,8 +168,8 @@ def link(client: Any, rounds: int) -> Any:
         for _ in range(rounds):
             x = client.submit(np.zeros, size // 8, workers=[a], pure=False)
             x.result()
-            least = min(least, best(lambda x=x: client.submit(_same, x, workers=[b], pure=False).result(), 1))
-        here = best(lambda x=x: client.submit(_same, x, workers=[a], pure=False).result(), rounds)
+            least = min(least, best(lambda x=x: client.submit(_same, x, workers=[b], pure=False).result(), 1)[0])
+        here = best(lambda x=x: client.submit(_same, x, workers=[a], pure=False).result(), rounds)[0]
         seconds.append(max(1e-6, least - here))
     return trueno_dask.Link(COPIED / max(1e-9, seconds[1] - seconds[0]), seconds[0] / 2)
 
@@ -143,7 +196,7 @@ def graphs(nbytes: float) -> dict[str, tuple[Any, Callable[[Any], Any]]]:
     }
 
 
-def compared(count: int, facts: tuple[Any, Any, float], nbytes: float, rounds: int) -> Iterator[Line]:
+def compared(count: int, facts: tuple[Any, Any, float], nbytes: float, rounds: int, patience: float) -> Iterator[Line]:
     """Every graph on a cluster of so many workers."""
     import trueno_dask
     from distributed import wait
@@ -156,21 +209,22 @@ def compared(count: int, facts: tuple[Any, Any, float], nbytes: float, rounds: i
             wait(x)
             lazy = ours(x)
             client.compute(lazy).result()  # also compiles
-            measured = best(lambda lazy=lazy: client.compute(lazy).result(), rounds)
-            costs = trueno_dask.measure(lazy, repeat=rounds)
+            measured, others = best(lambda lazy=lazy: client.compute(lazy).result(), rounds, patience)
+            quiet(patience)
+            costs = trueno_dask.measure(lazy, repeat=2 * rounds)
             predicted = trueno_dask.simulate(lazy, workers, link=network, scheduler=scheduler, costs=costs)
-            yield Line(name, count, predicted.tasks, measured, predicted.makespan, predicted.bound)
+            yield Line(name, count, predicted.tasks, measured, predicted.makespan, predicted.bound, others)
 
 
 def table(lines: list[Line]) -> str:
     """The comparison, a row per graph and cluster."""
-    head = ("graph", "workers", "tasks", "measured", "simulated", "ratio", "limited by")
+    head = ("graph", "workers", "tasks", "measured", "simulated", "ratio", "limited by", "others")
     body = [
         (x.graph, str(x.workers), number(x.tasks), duration(x.measured), duration(x.simulated),
-         f"{x.simulated / x.measured:.2f}", x.bound)
+         f"{x.simulated / x.measured:.2f}", x.bound, f"{x.others:.0%}")
         for x in sorted(lines, key=lambda x: (x.graph, x.workers))
     ]  # fmt: skip
-    return "\n".join(columns([head, *body], right=(1, 2, 3, 4, 5)))
+    return "\n".join(columns([head, *body], right=(1, 2, 3, 4, 5, 7)))
 
 
 def main() -> None:
@@ -178,21 +232,22 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=1000, help="of the array")
     parser.add_argument("--workers", default=",".join(map(str, WORKERS)))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--patience", type=float, default=10, help="seconds to wait for a quiet machine, per run")
     parser.add_argument("--quick", action="store_true", help="small arrays, two rounds")
     arguments = parser.parse_args()
     os.environ["TRUENO_THREADS"] = "1"
     rounds, nbytes = (2, 2e8) if arguments.quick else (arguments.rounds, arguments.megabytes * 1e6)
     with cluster(1) as client:
-        scheduler, task_s = overheads(client, min(rounds, 3))
+        scheduler, task_s = overheads(client, min(rounds, 3), arguments.patience)
     with cluster(2) as client:
         network = link(client, rounds)
-    print(f"{named()}, {cores()} cores")
+    print(f"{named()}, {cores()} cores, {load()} processes ready to run")
     graph = f"{duration(scheduler.start_s)} per graph and {duration(scheduler.graph_s)} per task of it before the first"
     print(f"scheduler {duration(scheduler.task_s)} per task, {graph}; worker {duration(task_s)} per task")
     print(f"link {network.bandwidth / 1e9:.2f} GB/s, latency {duration(network.latency)}", flush=True)
     lines = []
     for count in map(int, arguments.workers.split(",")):
-        for line in compared(count, (scheduler, network, task_s), nbytes, rounds):
+        for line in compared(count, (scheduler, network, task_s), nbytes, rounds, arguments.patience):
             lines.append(line)
             print(f"  {line}", flush=True)
     print(table(lines))

@@ -7,11 +7,11 @@ from benchmarks.simulated import Line
 
 
 def test_the_table_has_a_row_per_graph_and_cluster():
-    lines = [Line("exp, sum", 4, 12, 2.0, 1.5, "compute"), Line("exp, sum", 1, 12, 4.0, 4.4, "compute")]
+    lines = [Line("exp, sum", 4, 12, 2.0, 1.5, "compute", 0.02), Line("exp, sum", 1, 12, 4.0, 4.4, "compute", 0.0)]
     head, first, second = simulated.table(lines).splitlines()
-    assert head.split() == ["graph", "workers", "tasks", "measured", "simulated", "ratio", "limited", "by"]
-    assert first.split() == ["exp,", "sum", "1", "12", "4", "s", "4.4", "s", "1.10", "compute"]
-    assert second.split()[-2:] == ["0.75", "compute"]
+    assert head.split() == ["graph", "workers", "tasks", "measured", "simulated", "ratio", "limited", "by", "others"]
+    assert first.split() == ["exp,", "sum", "1", "12", "4", "s", "4.4", "s", "1.10", "compute", "0%"]
+    assert second.split()[-3:] == ["0.75", "compute", "2%"]
 
 
 def test_costs_are_differences_of_graphs(monkeypatch):
@@ -25,7 +25,7 @@ def test_costs_are_differences_of_graphs(monkeypatch):
         return 0.5 + tasks * 1e-3, 0.7 + tasks * 3e-3, 0.1 + tasks * 3e-3
 
     monkeypatch.setattr(simulated, "_tiny", tiny)
-    scheduler, worker = simulated.overheads(None, 2)
+    scheduler, worker = simulated.overheads(None, 2, 0.0)
     assert (scheduler.task_s, scheduler.graph_s) == (pytest.approx(2e-3), pytest.approx(1e-3))
     assert scheduler.start_s == pytest.approx(0.5) and worker == pytest.approx(3e-3)
     assert calls.count(simulated.MANY) == 2

@@ -1,5 +1,7 @@
 """A simulated cluster: times that follow on paper, what always holds, and the graphs of real arrays."""
 
+from dataclasses import replace
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -90,6 +92,16 @@ def test_workers_share_the_cores_of_a_host():
     assert Workers(8, 0.5, cores=2).power == 1 and Workers(2, 0.5, threads=2).power == 2
 
 
+def test_the_scheduler_may_share_the_host():
+    apart, beside = (Scheduler(task_s=0.5, beside=beside) for beside in (False, True))
+    assert simulate(independent(3), Workers(cores=1), scheduler=apart).makespan == pytest.approx(3 + 0.5)
+    shared = simulate(independent(3), Workers(cores=1), scheduler=beside)
+    assert shared.makespan == pytest.approx(3 + 3 * 0.5)  # one core does everything
+    assert sum(shared.path.values()) == pytest.approx(shared.makespan)
+    assert simulate(independent(3), Workers(cores=2), scheduler=beside).makespan == pytest.approx(3 + 0.5)
+    assert simulate(CHAIN, Workers(2, cores=1), scheduler=beside).makespan == pytest.approx(5 * 1.5)
+
+
 def test_an_empty_graph():
     result = simulate({}, Workers(2))
     assert (result.makespan, result.tasks, result.scheduler, result.link) == (0, 0, 0, 0) and "0 tasks" in str(result)
@@ -125,8 +137,9 @@ SCHEDULERS = st.builds(
 )
 
 
-@given(graphs(), GROUPS, LINKS, SCHEDULERS)
-def test_no_bound_is_passed(graph, groups, link, scheduler):
+@given(graphs(), GROUPS, LINKS, SCHEDULERS, st.booleans())
+def test_no_bound_is_passed(graph, groups, link, scheduler, beside):
+    scheduler = replace(scheduler, beside=beside and any(g.cores for g in groups))
     result = simulate(graph, groups, link=link, scheduler=scheduler)
     count = sum(not w.held for w in graph.values())
     seconds = sum(w.seconds for w in graph.values())
@@ -235,6 +248,7 @@ def test_the_table_fits_a_terminal():
         (lambda: Link(1, float("nan")), r"Link.latency is nan"),
         (lambda: Scheduler(task_s="1"), r"Scheduler.task_s is '1'"),
         (lambda: Scheduler(balance_s=0), r"Scheduler.balance_s is 0"),
+        (lambda: simulate(CHAIN, Workers(), scheduler=Scheduler(beside=True)), r"beside is True, but no Workers have"),
         (lambda: Cost(-1), r"Cost.seconds is -1"),
         (lambda: Work(-1), r"Work.seconds is -1"),
         (lambda: Work(needs=("a",), held=True), r"Work.needs is \('a',\), but data that are held"),

@@ -71,7 +71,8 @@ class Scheduler:
     task_s: seconds per task while the graph runs.  graph_s: seconds per task before the first one starts, for the graph
     itself.  start_s: seconds per graph.  saturation: it sends a worker that many tasks per thread and keeps the rest of
     those that need no data.  balance_s: after how many seconds it moves tasks from full workers to idle ones; None for
-    never.  The last two are Dask's settings.
+    never.  Both are Dask's settings.  beside: whether it runs on the host of the first workers that state their cores,
+    as on a laptop, and shares these.
     """
 
     task_s: float = 0.0
@@ -79,6 +80,7 @@ class Scheduler:
     start_s: float = 0.0
     saturation: float = 1.1
     balance_s: float | None = 1.0
+    beside: bool = False
 
     def __post_init__(self) -> None:
         for name in ("task_s", "graph_s", "start_s"):

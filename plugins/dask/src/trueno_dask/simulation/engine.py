@@ -6,6 +6,7 @@ expected to start it first.  At intervals, idle workers take waiting tasks of fu
 no speeds.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
@@ -13,37 +14,15 @@ from math import ceil
 
 from trueno_dask.simulation.cluster import Link, Scheduler, Workers
 from trueno_dask.simulation.graphs import Tasks, roots
+from trueno_dask.simulation.hosts import Host
 
-ARRIVES, ENDS, SERVED, HOST, BALANCE = range(5)
+ARRIVES, ENDS, LEARNS, SERVED, HOST, BALANCE = range(6)
 FEW = 8
 """Of so many holders of a result the one with the freest link sends it."""
 MANY = 32
 """A result that so many workers hold decides no longer where a task runs."""
 LEAST_S, MOST_RATIO = 0.005, 100
 """Dask moves no task that is shorter, nor one whose data take so many times longer."""
-
-
-class Host:
-    """Cores that several workers share: with more busy threads than cores, all of them progress more slowly."""
-
-    __slots__ = ("clock", "cores", "last", "rate", "running", "version")
-
-    def __init__(self, cores: int) -> None:
-        self.cores, self.clock, self.last, self.rate, self.version = cores, 0.0, 0.0, 1.0, 0
-        self.running: list[tuple[float, int]] = []
-
-    def advance(self, now: float) -> None:
-        """Let the time pass at which its tasks progress."""
-        self.clock += (now - self.last) * self.rate
-        self.last = now
-
-    def next(self, now: float) -> float | None:
-        """When the first of its tasks will end; None if there is none."""
-        self.version += 1
-        if not self.running:
-            return None
-        self.rate = min(1.0, self.cores / len(self.running))
-        return now + max(0.0, self.running[0][0] - self.clock) / self.rate
 
 
 class Run:
@@ -79,6 +58,8 @@ class Run:
         )
         self.ready: list[list[int]] = [[] for _ in range(w)]
         self.loads = [(0.0, i) for i in range(w)]
+        self.beside = next((h for h in self.host if h is not None), None) if scheduler.beside else None
+        self.inbox: deque[int] = deque()
         self.roots = roots(tasks, sum(self.threads))
         self.queue: list[int] = []
         self.events: list[tuple[float, int, int, int, int]] = []
@@ -121,6 +102,10 @@ class Run:
             elif what == SERVED:
                 self.serve(i, w, now)
                 left -= 1
+            elif what == LEARNS:
+                self.inbox.append(i)
+                if len(self.inbox) == 1:
+                    self.attend(now)
             elif what == HOST:
                 self.host_event(i, w, now)
             else:
@@ -190,6 +175,22 @@ class Run:
             if not self.missing[reader]:
                 self.release(reader, now, i)
         self.drain(now, i)
+
+    def attend(self, now: float) -> None:
+        """A scheduler on the workers' host begins with the next message, on a core that it shares with them."""
+        assert self.beside is not None
+        self.free_at = now
+        self.beside.start(self.scheduler.task_s, -1, now)
+        self.wake(self.beside, self.host.index(self.beside), now)
+
+    def learned(self, now: float) -> None:
+        """It has served a message."""
+        i = self.inbox.popleft()
+        self.served[i] = now
+        self.served_s += now - self.free_at
+        self.push(now, SERVED, i, self.at[i])
+        if self.inbox:
+            self.attend(now)
 
     def balance(self, now: float) -> None:
         """Let idle workers take waiting tasks of full ones, where those would start later."""
@@ -263,14 +264,11 @@ class Run:
             if host is None:
                 self.push(now + seconds, ENDS, i, w)
             else:
-                host.advance(now)
-                heappush(host.running, (host.clock + seconds, i))
-                self.wake(w, now)
+                host.start(seconds, i, now)
+                self.wake(host, w, now)
 
-    def wake(self, w: int, now: float) -> None:
+    def wake(self, host: Host, w: int, now: float) -> None:
         """Let the host of a worker end its next task."""
-        host = self.host[w]
-        assert host is not None
         time = host.next(now)
         if time is not None:
             self.push(time, HOST, host.version, w)
@@ -280,10 +278,12 @@ class Run:
         host = self.host[w]
         assert host is not None
         if version == host.version:
-            host.advance(now)
-            _, i = heappop(host.running)
-            self.end(i, self.at[i], now)
-            self.wake(w, now)
+            i = host.done(now)
+            if i >= 0:
+                self.end(i, self.at[i], now)
+            else:
+                self.learned(now)
+            self.wake(host, w, now)
 
     def end(self, i: int, w: int, now: float) -> None:
         """A task has ended: its thread is free, and the scheduler has one more message."""
@@ -292,6 +292,9 @@ class Run:
         self.busy[w] -= 1
         self.hold(i, w, now)
         self.fill(w, now, i)
+        if self.beside is not None:
+            self.push(now + self.link.latency, LEARNS, i, w)
+            return
         served = max(self.free_at, now + self.link.latency) + self.scheduler.task_s
         self.free_at = self.served[i] = served
         self.served_s += self.scheduler.task_s

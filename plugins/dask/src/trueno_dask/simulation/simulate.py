@@ -82,6 +82,8 @@ def simulate(
     for name, value, kind in (("link", link, Link), ("scheduler", scheduler, Scheduler)):
         if not isinstance(value, kind):
             raise ParameterError(f"simulate: {name} is {value!r}; give trueno_dask.{kind.__name__}(…)")
+    if scheduler.beside and all(g.cores is None for g in groups):
+        raise ParameterError("simulate: Scheduler.beside is True, but no Workers have cores; give Workers(cores=…)")
     if isinstance(work, da.Array):
         tasks = lazy(work, measure(work) if costs is None else costs)
     elif isinstance(work, Mapping):

@@ -147,6 +147,16 @@ def test_quantized_rows_are_read_by_the_workers(client, tmp_path, x):
         lazy.compute()
 
 
+def test_a_persisted_array_is_simulated_from_where_it_is(client, x):
+    kept = da.from_array(x, chunks=(15, 20)).persist()
+    y = trueno.log_softmax(trueno.gelu(kept))
+    costs = trueno_dask.measure(y, repeat=1)  # one chunk is copied from a worker
+    assert {"gelu", "log_softmax"} <= costs.keys()
+    result = trueno_dask.simulate(y, trueno_dask.Workers(2), costs=dict.fromkeys(costs, trueno_dask.Cost(1.0)))
+    assert result.tasks == 12 + 12 + 4 + 12  # gelu, the parts of rows, their merges, and the elements
+    assert result.seconds == result.tasks and 20 <= result.makespan <= 40
+
+
 def test_versions(client):
     assert set(trueno_dask.check(client).values()) == {__version__}
 

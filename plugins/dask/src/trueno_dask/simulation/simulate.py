@@ -74,7 +74,8 @@ def simulate(
 
     work: a lazy Dask array, whose tasks are those that Dask would run; or `{key: Work(…)}`.  workers: one group, or
     several.  link, scheduler: by default they take no time.  costs: of an array's kinds of tasks, by default those of
-    `measure(work)`.  The same arguments give the same result.  Memory, and threads that share Python, are not modelled.
+    `measure(work)`.  In a process the same arguments give the same result.  Memory, and threads that share Python, are
+    not modelled.
     ParameterError for a graph that cannot run, for a kind without a cost, and for values out of range.
     """
     groups = (workers,) if isinstance(workers, Workers) else _several(workers)

@@ -4,7 +4,8 @@ Clusters of 1, 2, 4 and 8 workers, one thread each, run the graphs of the rows `
 chunks, which only the scheduler limits.  Costs of tasks are measured in this process; costs of the scheduler, of
 a worker's task and of the link on tiny tasks and on copies, none of which is in the graphs that are compared.  Workers
 and scheduler share this machine's cores, which the simulation knows; that they share its memory, it does not.  Every
-run waits for a quiet machine, and the last column says how much of it others used in the fastest one.
+run waits for a quiet machine; the last column says how much of it others used in the fastest run, and the simulation
+has the rest.
 """
 
 import argparse
@@ -202,16 +203,17 @@ def compared(count: int, facts: tuple[Any, Any, float], nbytes: float, rounds: i
     from distributed import wait
 
     scheduler, network, task_s = facts
-    workers = trueno_dask.Workers(count, task_s=task_s, cores=cores())
     with cluster(count) as client:
         for name, (x, ours) in graphs(nbytes).items():
             x = x.persist()
             wait(x)
             lazy = ours(x)
             client.compute(lazy).result()  # also compiles
-            measured, others = best(lambda lazy=lazy: client.compute(lazy).result(), rounds, patience)
+            few = min(rounds, 5) if name == TINY else rounds
+            measured, others = best(lambda lazy=lazy: client.compute(lazy).result(), few, patience)
             quiet(patience)
-            costs = trueno_dask.measure(lazy, repeat=2 * rounds)
+            costs = trueno_dask.measure(lazy, repeat=rounds)
+            workers = trueno_dask.Workers(count, task_s=task_s, cores=cores() * max(0.1, 1 - others))
             predicted = trueno_dask.simulate(lazy, workers, link=network, scheduler=scheduler, costs=costs)
             yield Line(name, count, predicted.tasks, measured, predicted.makespan, predicted.bound, others)
 

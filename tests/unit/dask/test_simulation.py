@@ -89,6 +89,7 @@ def test_workers_share_the_cores_of_a_host():
     assert simulate(independent(2), Workers(8, cores=2)).makespan == pytest.approx(1)
     three = {**independent(2, 1.0), 2: Work(2.0, kind="f")}  # 2 / 3 of the speed until 1.5 s, then all of it
     assert simulate(three, Workers(3, cores=2)).makespan == pytest.approx(1.5 + 1.0)
+    assert simulate(independent(1), Workers(cores=0.5)).makespan == pytest.approx(2)  # others use half of the only core
     assert Workers(8, 0.5, cores=2).power == 1 and Workers(2, 0.5, threads=2).power == 2
 
 
@@ -128,7 +129,7 @@ def graphs(draw):
 GROUPS = st.lists(
     st.builds(
         Workers, st.integers(1, 4), st.floats(0.1, 4), st.integers(1, 2), st.floats(0, 0.1),
-        st.none() | st.integers(1, 3),
+        st.none() | st.floats(0.5, 3),
     ), min_size=1, max_size=3,
 )  # fmt: skip
 LINKS = st.builds(Link, st.floats(1, 1e3), st.floats(0, 0.1))

@@ -27,15 +27,16 @@ class Workers:
     """Workers that are alike.
 
     speed: 1 for the machine on which costs were measured; a task takes its seconds over the speed.  threads: of each.
-    task_s: what a worker takes for a task beside it: messages, Python.  cores: of one host that all of them share; by
-    default each thread has a core.  ParameterError for values that no worker has.
+    task_s: what a worker takes for a task beside it: messages, Python.  cores: of one host that all of them share, or a
+    part of one where other programs use the rest; by default each thread has a core.  ParameterError for values that
+    no worker has.
     """
 
     count: int = 1
     speed: float = 1.0
     threads: int = 1
     task_s: float = 0.0
-    cores: int | None = None
+    cores: float | None = None
 
     def __post_init__(self) -> None:
         whole("simulate: Workers.count", self.count)
@@ -43,7 +44,7 @@ class Workers:
         checked("simulate: Workers.speed", self.speed, above=True)
         checked("simulate: Workers.task_s", self.task_s)
         if self.cores is not None:
-            whole("simulate: Workers.cores", self.cores)
+            checked("simulate: Workers.cores", self.cores, above=True)
 
     @property
     def power(self) -> float:

@@ -11,7 +11,7 @@ class Host:
 
     __slots__ = ("clock", "cores", "last", "rate", "running", "version")
 
-    def __init__(self, cores: int) -> None:
+    def __init__(self, cores: float) -> None:
         self.cores, self.clock, self.last, self.rate, self.version = cores, 0.0, 0.0, 1.0, 0
         self.running: list[tuple[float, int]] = []
 

@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 
 def run(*args, stdin=None):
-    return CliRunner().invoke(app, ["lz4", *map(str, args)], input=stdin, prog_name="trueno")
+    wide = {"COLUMNS": "120"}  # so that no cell of a table wraps
+    return CliRunner().invoke(app, ["lz4", *map(str, args)], input=stdin, prog_name="trueno", env=wide)
 
 
 @pytest.fixture

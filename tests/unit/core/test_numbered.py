@@ -72,7 +72,7 @@ def test_a_device_becomes_a_backend_when_it_is_first_named(known):
         ("cuda_emulated:", trueno.UnknownBackend, "wants a number after the colon"),
         ("cuda_emulated:-1", trueno.UnknownBackend, "wants a number after the colon"),
         ("cuda_emulated:1:0", trueno.UnknownBackend, "wants a number after the colon"),
-        ("simd:0", trueno.UnknownBackend, '"simd:0" names no device; simd wants a name without a colon'),
+        ("simd:0", trueno.UnknownBackend, '"simd:0" is not installed; write "simd"'),
         ("cuda_emulated:" + "1" * 5000, trueno.UnknownBackend, "wants a number after the colon"),
         ("nothing:1", trueno.UnknownBackend, '"nothing" is not installed'),
         (":1", trueno.UnknownBackend, "is not installed"),

@@ -437,7 +437,7 @@ def test_ctrl_c_that_ends_a_wait_for_a_load_leaves_it_to_others(tmp_path):
     def other():
         with entry._lock:
             held.set()
-            time.sleep(0.3)
+            time.sleep(2)  # until the main thread waits, also on a busy machine
             _thread.interrupt_main()
     threading.Thread(target=other).start()
     held.wait()

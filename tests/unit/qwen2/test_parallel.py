@@ -232,7 +232,7 @@ def run(monkeypatch, capsys):
             "--guard looks into one GPU's layers; leave out --gpus",
         ),
         (("--backend", "cuda_emulated", "--gpus", "3"), "2 heads of keys and values cannot be shared by 3 GPUs"),
-        (("--backend", "simd", "--gpus", "2"), "simd wants a name without a colon"),
+        (("--backend", "simd", "--gpus", "2"), '"simd:0" is not installed; write "simd"'),
         (("--backend", "cuda_emulated:1", "--gpus", "2"), "cuda_emulated wants a number after the colon"),
     ],
 )

@@ -81,18 +81,16 @@ def load(name: str) -> Backend:
 
 
 def named(name: str) -> str:
-    """A name as the registry has it: in lower case, and `cuda:1` as a backend of its own, made when it is first named.
-
-    `cuda:0` is `cuda` where that means the same device.  UnknownBackend or BackendUnavailable for what is not there.
-    """
+    """A name in lower case; `cuda:1` becomes a backend of its own, and `cuda:0` is `cuda` where that means the same."""
     name = name.lower()
     base, colon, number = name.partition(":")
     if not colon or name in entries():
         return name
     whole = cast(DeviceBackend, load(base))
-    if not hasattr(whole, "numbered") or not number.isdecimal() or len(number) > 9:
-        wanted = "a number after the colon" if hasattr(whole, "numbered") else "a name without a colon"
-        raise UnknownBackend(f'"{name}" names no device; {base} wants {wanted}')
+    if not hasattr(whole, "numbered"):
+        return name  # which `load` refuses with a hint
+    if not number.isdecimal() or len(number) > 9:
+        raise UnknownBackend(f'"{name}" names no device; {base} wants a number after the colon')
     name = f"{base}:{int(number)}"
     backend = numbered.get(name) or whole.numbered(int(number))
     if backend is whole:

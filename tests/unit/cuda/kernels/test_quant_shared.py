@@ -86,6 +86,12 @@ def test_other_activations(activations: str, m: int) -> None:
         )
         gate, up = b.add(gate, b.upload(numbers(rng, 21))), b.add(up, b.upload(numbers(rng, 21)))
         results = b.swiglu(gate, up), b.scale(more, 2.0)
+        if activations == "bf16":  # where an op that reads two products has a kernel of its own
+            whole, last = b._scheduled(b._wanted()).steps
+            assert len(whole.makes) == 3 and last.op.name == "swiglu"
+            b.execute()
+            assert all(np.isfinite(b.read(r)).all() for r in results)
+            return
         assert len(judged(b, 3).makes) == len(results)
 
 

@@ -149,6 +149,11 @@ class Parallel(Model):
         """An empty sequence, as of `Model.cache`."""
         return Caches([model.cache(tokens, sequences) for model in self.models])
 
+    def _at_once(self, calls: list[Any]) -> None:
+        """A call of each GPU, each in its thread: they wait for one another."""
+        for run in [self.threads.submit(call) for call in calls]:
+            run.result()
+
     def together(self, generators: list[Any]) -> list[Any]:
         """What the generators of all models return: their parts become whole by messages between the GPUs."""
         parts = [next(one) for one in generators]
@@ -170,10 +175,8 @@ class Parallel(Model):
     def forward(self, tokens: Sequence[int], cache: Caches, first: int = 0) -> Any:
         """Logits [tokens, vocabulary], on the host, after new tokens of a sequence; first: of those from there on."""
         if prompts := self._prompt(tokens, cache, first, partial(self._record, cache)):
-            runs = [self.threads.submit(prompt.run, self.known(tokens), part.number)
-                    for prompt, part in zip(prompts, cache.parts, strict=True)]  # fmt: skip
-            for run in runs:
-                run.result()
+            known, parts = self.known(tokens), cache.parts
+            self._at_once([partial(p.run, known, part.number) for p, part in zip(prompts, parts, strict=True)])
             return np.concatenate([p.batch.read(p.logits).reshape((1, -1)) for p in prompts], axis=1)
         generators = [m.logits(tokens, c, first) for m, c in zip(self.models, cache.parts, strict=True)]
         return np.concatenate(self.together(generators), axis=1)
@@ -202,9 +205,7 @@ class Parallel(Model):
         """Logits [sequences, vocabulary] after one more token of each of some sequences, forks of one another."""
         steps = self._started(tokens, caches, Sampling())
         numbers = [[c.parts[i].number for c in caches] for i in range(len(steps))]
-        runs = [self.threads.submit(s.places.run, n, wait=False) for s, n in zip(steps, numbers, strict=True)]
-        for run in runs:
-            run.result()
+        self._at_once([partial(s.places.run, n, wait=False) for s, n in zip(steps, numbers, strict=True)])
         return steps[0].batch.read(steps[0].logits)
 
     def draws(self, tokens: Sequence[int], caches: Sequence[Caches], how: Sampling, numbers: Any) -> Any:

@@ -10,7 +10,7 @@ from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import exchange
 from trueno_cuda.kernels.exchange import BLOCKS, EXCHANGES, POLLS_EMULATED, THREADS, Exchange, source
 from trueno_cuda.kernels.table import KERNELS
-from unit.cuda.kernels.moves import random, shifted, unwritten
+from unit.cuda.kernels.moves import part, random, shifted, unwritten
 
 F4 = np.dtype(np.float32)
 
@@ -184,3 +184,52 @@ def test_a_gpu_that_is_one_launch_ahead():
     built = source("sum", 2, 0).build("sm_90", N=2, RANK=0, CAPACITY=64, V=1)
     device.prepare(built, (1, 1, 1), (8, 4))([a.data.ptr for a in arrays])
     assert np.array_equal(out.elements, x + sent)
+
+
+# ---- all GPUs launch the same blocks: each waits for the same block of the others
+
+
+@pytest.mark.parametrize(
+    "op, shapes",
+    [
+        (exchange.exchanged_sum, [(3000,), (3000,)]),
+        (exchange.exchanged_rows, [(4, 64), (4, 64)]),
+        (exchange.exchanged_rows, [(4, 64), (4, 512)]),
+        (exchange.exchanged_rows, [(1, 1001), (1, 1000)]),
+    ],
+)
+def test_all_gpus_launch_the_same_blocks(monkeypatch, op, shapes):
+    """A block waits for the same block of the others, and reads what it has sent."""
+    grids, devices = [], [Emulator("sm_90", i) for i in range(2)]
+    for device in devices:
+        real = device.prepare
+
+        def prepare(built, grid, numbers, real=real):
+            grids.append((grid, built.name.partition("_V")[2][:1]))
+            return real(built, grid, numbers)
+
+        monkeypatch.setattr(device, "prepare", prepare)
+    number = (1 << 30) + 1
+    group = EXCHANGES[number] = Exchange(number, devices, 4096)
+    static = {"widths": " ".join(str(s[-1]) for s in shapes)} if op is exchange.exchanged_rows else {}
+    width = sum(s[-1] for s in shapes) if static else shapes[0][-1]
+    kernels = [kernel(group, i, op, **static) for i in range(2)]
+    given = [d.to_device(np.ones(s, "f4")) for d, s in zip(devices, shapes, strict=True)]
+    together(kernels, given, [d.empty((*s[:-1], width), F4) for d, s in zip(devices, shapes, strict=True)])
+    assert len(grids) == 2 and grids[0] == grids[1]
+
+
+def test_one_gpu_that_is_not_aligned(monkeypatch):
+    """Each GPU has as many blocks as the others then, too."""
+    grids, devices = [], [Emulator("sm_90", i) for i in range(2)]
+    for device in devices:
+        real = device.prepare
+        monkeypatch.setattr(device, "prepare", lambda b, g, n, real=real: (grids.append((b.name, g)), real(b, g, n))[1])
+    number = (1 << 30) + 2
+    group = EXCHANGES[number] = Exchange(number, devices, 4096)
+    x = np.ones(2048, "f4")
+    whole = devices[1].to_device(np.ones(2049, "f4"))
+    odd = part(whole, (2048,), 1)
+    outs = [d.empty((2048,), F4) for d in devices]
+    together([kernel(group, i) for i in range(2)], [devices[0].to_device(x), odd], outs)
+    assert len({grid for _, grid in grids}) == 1

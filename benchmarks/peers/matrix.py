@@ -56,10 +56,10 @@ def torch_index_select(table: Any, i: Any, *, out: Any, scratch: Any) -> Thunk:
 
 
 @a_way
-def torch_attention(q: Any, k: Any, v: Any, *, out: Any, scratch: Any, causal: bool, window: int, **given: float
+def torch_attention(q: Any, k: Any, v: Any, *, out: Any, scratch: Any, causal: bool, products: str, **given: float
                     ) -> Thunk | None:  # fmt: skip
     """Allocates its result."""
-    if window or any(given.values()):
+    if products != "f32" or any(given.values()):
         return None
     heads = [tensor(x).transpose(0, 1)[None] for x in (q, k, v)]
     attend = torch.nn.functional.scaled_dot_product_attention

@@ -77,6 +77,18 @@ def test_lookup_peers_compute_what_we_do():
 
 
 @pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+def test_attention_peers_compute_what_we_do():
+    """A parameter that the op gets does not leave it alone: its default is what peers compute."""
+    op, arena = TABLE["attention"], Arena((1,))
+    operands = tuple(values(("normal", 0.0, 1.0), (6, heads, 8), i) for i, heads in enumerate((4, 2, 2)))
+    out = arena.out(op, operands, {"causal": True})
+    calls = ways(op, operands, complete(op, {"causal": True}), out, arena)
+    assert list(calls) == ["torch"]
+    calls[OURS] = ours(op, operands, {"causal": True}, out)
+    assert wrong(op, operands, out, calls) == []
+
+
+@pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
 def test_peers_are_found_by_name_and_alias_where_nobody_wrote_a_row():
     op, arena = TABLE["ln"], Arena((7, 1000))
     assert op.name not in PEERS and "log" in op.aliases

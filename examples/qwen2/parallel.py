@@ -19,6 +19,7 @@ from trueno.backend import format_of
 
 from examples.qwen2.checkpoint import Checkpoint, EngineError
 from examples.qwen2.model import Cache, Model, Prompt, Sampling, Step
+from examples.qwen2.shares import apart, around, cleared, even
 
 OUTPUT = "output.weight"
 PROMPT = 4096
@@ -34,44 +35,51 @@ class Shard:
         self.tensors = {OUTPUT: None, **whole.tensors}
         if c.kv_heads < count:
             raise EngineError(f"{whole.path}: {c.kv_heads} heads of keys and values cannot be shared by {count} GPUs")
-        group = c.heads // c.kv_heads
-        kv = self._cut(c.kv_heads, "attn_output", group * c.head)
-        q, feed, rows = (
-            slice(kv.start * group, kv.stop * group),
-            self._cut(c.feed, "ffn_down", 1),
-            self._even(c.vocabulary),
-        )
+        each = c.heads // c.kv_heads * c.head
+        kv, queries = self._cut(c.kv_heads, "attn_output", each, c.head)
+        feed, _ = self._cut(c.feed, "ffn_down", 1)
+        self._own = slice(kv.start * each - queries.start, kv.stop * each - queries.start)
         self.config = SimpleNamespace(**vars(c) | {
-            "heads": q.stop - q.start, "kv_heads": kv.stop - kv.start, "feed": feed.stop - feed.start})  # fmt: skip
-        heads = {
-            name: slice(cut.start * c.head, cut.stop * c.head) for name, cut in zip("qkv", (q, kv, kv), strict=True)
-        }
-        self._rows = {"ffn_gate": feed, "ffn_up": feed, "output": rows} | {f"attn_{n}": cut for n, cut in heads.items()}
-        self._columns = {"attn_output": heads["q"], "ffn_down": feed}
+            "heads": (queries.stop - queries.start) // c.head, "kv_heads": kv.stop - kv.start,
+            "feed": feed.stop - feed.start})  # fmt: skip
+        keys, rows = slice(kv.start * c.head, kv.stop * c.head), even(c.vocabulary, count)[rank]
+        self._rows = {"ffn_gate": feed, "ffn_up": feed, "output": rows}
+        self._rows |= {"attn_q": queries, "attn_k": keys, "attn_v": keys}
+        self._columns = {"attn_output": queries, "ffn_down": feed}
         embedding = sum(t.nbytes for name, t in whole.tensors.items() if name == "token_embd.weight")
         self.nbytes = (whole.nbytes - embedding) // count + embedding
 
-    def _even(self, total: int, unit: int = 1) -> slice:
-        """This GPU's part of so many numbers, in whole units."""
-        at = [round(i * total / self.count / unit) * unit for i in (self.rank, self.rank + 1)]
-        return slice(at[0], total if self.rank + 1 == self.count else at[1])
+    def _cut(self, total: int, name: str, each: int, head: int = 0) -> tuple[slice, slice]:
+        """This GPU's part of the numbers that matrices `name` are cut at, `each` columns apart, and its columns.
 
-    def _cut(self, total: int, name: str, each: int) -> slice:
-        """This GPU's part of the numbers that matrices `name` are cut at, which lie `each` columns apart.
-
-        A block of a quantized row is never cut.
+        A block of a quantized row is never cut.  head: columns of a query head.  A GPU with one head of keys may have
+        queries of its neighbours, too, until its blocks are whole: their columns of `name` are made zero, so it does
+        not matter that they meet other keys.
         """
-        unit = 1
-        for i in range(self.whole.config.layers):
-            form = getattr(self.whole.file[f"blk.{i}.{name}.weight"], "format", "")
-            unit = max(unit, format_of(form).elements if form else 1)
-        part = self._even(total, max(unit // each, 1))
-        if any(at * each % unit for at in (part.start, part.stop)) or part.start >= part.stop:
+        tensors = [self.whole.file[f"blk.{i}.{name}.weight"] for i in range(self.whole.config.layers)]
+        forms = {getattr(tensor, "format", "") for tensor in tensors}
+        unit = max(format_of(form).elements if form else 1 for form in forms)
+
+        def columns(part: slice) -> slice:
+            return slice(part.start * each, part.stop * each)
+
+        def fits(parts: list[slice]) -> bool:
+            """Whether each GPU has something, in whole blocks, or in some that it may widen its part to."""
+            for part in parts:
+                own, wide = columns(part), around(columns(part), unit)
+                split = any(not apart(f) or at % apart(f) for f in forms for at in (own.start, own.stop))
+                alone = head and part.stop - part.start == 1 and not (wide.start % head or wide.stop % head or split)
+                if part.start >= part.stop or (wide != own and not alone):
+                    return False
+            return True
+
+        parts = next(filter(fits, (even(total, self.count, n) for n in (max(unit // each, 1), 1))), None)
+        if parts is None:
             raise EngineError(
                 f"{self.path}: {self.count} GPUs cannot share the {total * each} columns of {name}, whose blocks of "
                 f"{unit} stay whole; give fewer GPUs"
             )
-        return part
+        return parts[self.rank], around(columns(parts[self.rank]), unit)
 
     def load(self, name: str) -> Any:
         """This GPU's part of a tensor; None where the model has none, and of biases that another GPU adds."""
@@ -86,12 +94,15 @@ class Shard:
         if kind == "bias":
             return tensor if self.rank == 0 else None
         columns = self._columns[part]
-        if not isinstance(tensor, trueno.QuantizedMatrix):
-            return np.ascontiguousarray(tensor[:, columns])
-        rows, width = tensor.shape
-        at = [n * tensor.bytes.shape[1] // width for n in (columns.start, columns.stop)]
-        data = np.ascontiguousarray(tensor.bytes[:, at[0] : at[1]])
-        return trueno.QuantizedMatrix(data, (rows, columns.stop - columns.start), tensor.format)
+        rows, count = len(tensor), columns.stop - columns.start
+        if isinstance(tensor, trueno.QuantizedMatrix):
+            at = [n * tensor.bytes.shape[1] // tensor.shape[1] for n in (columns.start, columns.stop)]
+            tensor = trueno.QuantizedMatrix(
+                np.ascontiguousarray(tensor.bytes[:, at[0] : at[1]]), (rows, count), tensor.format
+            )
+        else:
+            tensor = np.ascontiguousarray(tensor[:, columns])
+        return tensor if part == "ffn_down" or self._own == slice(0, count) else cleared(tensor, self._own)
 
 
 class Caches:

@@ -202,14 +202,6 @@ def test_more_gpus_than_heads(folder):
         Shard(Checkpoint(tiny(folder, "q8_0")), 0, 3)
 
 
-def test_blocks_stay_whole(folder):
-    """256 columns of attn_output are one block of q6_k or q4_k."""
-    with pytest.raises(
-        EngineError, match=r"2 GPUs cannot share the 256 columns of attn_output, whose blocks of 256 stay"
-    ):
-        Shard(Checkpoint(tiny(folder, "q4_k_m")), 0, 2)
-
-
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Run a command that fails, and return the sentence."""

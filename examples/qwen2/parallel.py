@@ -165,15 +165,20 @@ class Parallel(Model):
         for run in [self.threads.submit(call) for call in calls]:
             run.result()
 
-    def together(self, generators: list[Any]) -> list[Any]:
-        """What the generators of all models return: their parts become whole by messages between the GPUs."""
+    def together(self, generators: list[Any], precision: str = "f32") -> list[Any]:
+        """What the generators of all models return: their parts become whole by messages between the GPUs.
+
+        precision: of sums that are recorded.
+        """
         parts = [next(one) for one in generators]
         while True:
             what, given = parts[0][0], [part for _, part in parts]
             if what == "rows":
                 whole = self.links.all_gather(given, -1)
+            elif hasattr(given[0], "batch"):
+                whole = self.links.all_reduce(given, precision=precision)
             else:  # arrays are of no other use, so the sum takes their place
-                whole = self.links.all_reduce(given, out=None if hasattr(given[0], "batch") else given)
+                whole = self.links.all_reduce(given, out=given)
             parts, done = [], []
             for one, y in zip(generators, whole, strict=True):
                 try:
@@ -193,11 +198,11 @@ class Parallel(Model):
         return np.concatenate(self.together(generators), axis=1)
 
     def _record(self, cache: Caches, size: int) -> list[Prompt]:
-        """A prompt of `size` tokens, recorded on each GPU."""
+        """A prompt of `size` tokens, recorded on each GPU; its messages are as exact as its products."""
         if size * self.config.width * 4 > self.links.side:
             return []
         prompts = [Prompt(m, part.pages, size, iter) for m, part in zip(self.models, cache.parts, strict=True)]
-        self.together([prompt.parts for prompt in prompts])
+        self.together([prompt.parts for prompt in prompts], self.models[0].products)
         return prompts
 
     def _started(self, tokens: Sequence[int], caches: Sequence[Caches], how: Sampling) -> list[Step]:

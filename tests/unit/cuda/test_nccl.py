@@ -5,9 +5,10 @@ from threading import Thread
 import numpy as np
 import pytest
 import trueno
+from ml_dtypes import bfloat16
 from seeds import fresh_seed
 from trueno.dispatch.transfer import device_of
-from trueno_cuda.kernels import exchange
+from trueno_cuda.kernels.exchange import inboxes, launches, shares
 from trueno_cuda.nccl import OPS, Communicator
 
 UFUNCS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -195,6 +196,10 @@ ONE, TWO = (np.ones(shape, np.float32) for shape in ((4, 2), (4, 3)))
          "broadcast: root is 2; it is a place among 2 devices, from 0 on"),
         (lambda c, m: c.broadcast(m([ONE, ONE]), -1), trueno.ParameterError, "broadcast: root is -1"),
         (lambda c, m: c.broadcast(m([ONE, ONE]), True), trueno.ParameterError, "broadcast: root is True"),
+        (lambda c, m: c.all_reduce(m([ONE, ONE]), precision="bf16"), trueno.ParameterError,
+         "all_reduce: precision is 'bf16'; arrays are sent as they are, handles rounded"),
+        (lambda c, m: c.all_reduce(m([ONE, ONE]), precision="f16"), trueno.ParameterError,
+         "all_reduce: precision is 'f16'; it is one of f32, bf16"),
     ],
 )  # fmt: skip
 def test_what_is_no_message(pair, send, kind, words):
@@ -241,6 +246,22 @@ def test_parts_of_several_widths(links, rng):
         assert np.array_equal(batch.read(h), np.hstack(arrays))
 
 
+@pytest.mark.parametrize("n", [7, 64])
+def test_messages_in_bfloat16(links, rng, n):
+    """Parts are rounded, each GPU's own as well; sums are not."""
+    arrays = [rng.standard_normal((3, n)).astype(np.float32) for _ in links.devices]
+    batches = [trueno.Batch(name) for name in links.devices]
+    given = [b.upload(x) for b, x in zip(batches, arrays, strict=True)]
+    narrow, wide = links.all_reduce(given, precision="bf16"), links.all_reduce(given, precision="f32")
+    at_once(batches)
+    want, exact = (sum((x.astype(kind).astype(np.float32) for x in arrays[1:]), arrays[0].astype(kind).astype("f4"))
+                   for kind in (bfloat16, np.float32))  # fmt: skip
+    for batch, one, two in zip(batches, narrow, wide, strict=True):
+        assert batch.read(one).tobytes() == want.tobytes() and batch.read(two).tobytes() == exact.tobytes()
+    size = sum(abs(x.astype(np.float64)) for x in arrays)
+    assert (abs(want - sum(x.astype(np.float64) for x in arrays)) <= (2**-8 + 2**-22) * size).all()
+
+
 def test_messages_of_two_communicators(rng):
     """Each has memory of its own."""
     one, two = Communicator(*names(2)), Communicator(*names(2), side=4096)
@@ -254,7 +275,7 @@ def test_messages_of_two_communicators(rng):
 
 
 def test_a_batch_that_waits_in_vain(pair, monkeypatch):
-    monkeypatch.setattr(exchange, "WAIT_S", 0.2)
+    monkeypatch.setattr(inboxes, "WAIT_S", 0.2)
     links = Communicator(*names(2))
     batches = [trueno.Batch(name) for name in links.devices]
     sums = links.all_reduce([b.upload(ONE) for b in batches])
@@ -267,6 +288,8 @@ def test_a_batch_that_waits_in_vain(pair, monkeypatch):
     "send, kind, words",
     [
         (lambda c, h: c.all_reduce(h, "max"), trueno.ParameterError, "op is 'max'; batches record sums alone"),
+        *((lambda c, h, p=p: c.all_reduce(h, precision=p), trueno.ParameterError,
+           f"all_reduce: precision is {p!r}; it is one of f32, bf16") for p in ("fp16", None, 16, "BF16")),
         (lambda c, h: c.all_gather(h), trueno.ParameterError,
          "axis is 0 of 2; it gathers handles along the last axis, -1"),
         (lambda c, h: c.broadcast(h), trueno.ParameterError, "broadcast: batches record all_reduce and all_gather"),
@@ -360,13 +383,23 @@ def test_arrays_of_gpus(real, rng, shape):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("n", [1, 7, 4096, 100_003])
+@pytest.mark.parametrize("n", [1, 7, 4096, 100_003, 1 << 20])
 @pytest.mark.parametrize("threads", [False, True])
-def test_batches_of_gpus(real, rng, n, threads):
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("meeting", [1, shares.MEETING, 1 << 40])
+def test_batches_of_gpus(real, rng, monkeypatch, n, threads, precision, meeting):
+    """Large sums of three GPUs or more by shares, and not."""
+    monkeypatch.setattr(shares, "MEETING", meeting)
+    links = Communicator(*real.devices)  # a kernel's choices are kept
+    form = launches.chosen("sum", len(real), 2 * n, (), precision == "bf16").name
+
+    def sent(x):
+        return x.astype(bfloat16).astype(np.float32) if precision == "bf16" else x
+
     arrays = [rng.standard_normal((2, n)).astype(np.float32) for _ in real.devices]
     batches = [trueno.Batch(name) for name in real.devices]
     given = [b.upload(x) for b, x in zip(batches, arrays, strict=True)]
-    rows = real.all_gather(real.all_reduce(given), -1)
+    rows = links.all_gather(links.all_reduce(given, precision=precision), -1)
     at_once(batches)  # kernels are loaded
     for _ in range(20):
         if threads:
@@ -374,9 +407,10 @@ def test_batches_of_gpus(real, rng, n, threads):
         else:
             for batch in batches:
                 batch.execute(wait=False)
-        total = arrays[0]
+        total = sent(arrays[0])
         for x in arrays[1:]:
-            total = total + x
+            total = total + sent(x)
+        total = sent(total) if form == "shared" else total
         for batch, h in zip(batches, rows, strict=True):
             assert batch.read(h).tobytes() == np.hstack([total] * len(real)).tobytes()
         arrays = [rng.standard_normal((2, n)).astype(np.float32) for _ in arrays]
@@ -431,7 +465,7 @@ def test_a_side_of_any_number_of_bytes(rng):
 
 
 def test_a_result_that_one_gpu_does_not_keep(rng, monkeypatch):
-    monkeypatch.setattr(exchange, "WAIT_S", 1.0)
+    monkeypatch.setattr(inboxes, "WAIT_S", 1.0)
     links = Communicator(*names(2))
     arrays = [rng.standard_normal(6).astype(np.float32) for _ in range(2)]
     batches = [trueno.Batch(name) for name in links.devices]

@@ -1,61 +1,26 @@
 """Sums and rows of several GPUs on the emulator: launches in threads, and a GPU that does not come."""
 
-from threading import Thread
-
 import numpy as np
 import pytest
 from trueno.discovery.protocol import Call
 from trueno.errors import KernelError
 from trueno_cuda.device.emulated import Emulator
-from trueno_cuda.kernels import exchange
-from trueno_cuda.kernels.exchange import BLOCKS, EXCHANGES, POLLS_EMULATED, THREADS, Exchange, source
+from trueno_cuda.kernels.exchange.inboxes import BLOCKS, POLLS_EMULATED, THREADS
+from trueno_cuda.kernels.exchange.launches import exchanged_rows, exchanged_sum, source
 from trueno_cuda.kernels.table import KERNELS
+from unit.cuda.kernels.exchanging import F4, emulators, grouped, kernel, together
 from unit.cuda.kernels.moves import part, random, shifted, unwritten
-
-F4 = np.dtype(np.float32)
 
 
 @pytest.fixture(scope="module", params=[2, 3])
 def devices(request):
-    return [Emulator("sm_90", number) for number in range(request.param)]
+    return emulators(request.param)
 
 
 @pytest.fixture
 def group(devices):
-    """Their exchange, which the kernels find by its number."""
-    number = 1 << 30
-    made = EXCHANGES[number] = Exchange(number, devices, 4096)
-    yield made
-    del EXCHANGES[number]
-
-
-def kernel(group, rank, op=exchange.exchanged_sum, rank_of=None, **static):
-    """What a backend makes for a call of this GPU."""
-    static = {"group": group.number, "rank": rank} | static
-    call = Call(op, F4, "e", 1, (8,), tuple(static.items()), f"cuda_emulated:{rank}")
-    assert KERNELS.refusal(call) is None
-    return KERNELS.kernel(call, group.devices[rank if rank_of is None else rank_of])
-
-
-def together(kernels, given, outs):
-    """One launch of each GPU, at once."""
-    done = [None] * len(kernels)
-
-    def run(i):
-        try:
-            done[i] = kernels[i](given[i], outs[i])
-        except Exception as error:
-            done[i] = error
-
-    threads = [Thread(target=run, args=(i,)) for i in range(len(kernels))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for one in done:
-        if isinstance(one, Exception):
-            raise one
-    return done
+    with grouped(devices) as made:
+        yield made
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 7, 64, 1023, 1024, 4096])
@@ -92,7 +57,7 @@ def test_launches_of_several_sizes(group, devices):
 def test_rows(group, devices, rows, widths):
     rng, widths = random(), widths[: len(devices)]
     text = " ".join(map(str, widths))
-    kernels = [kernel(group, i, exchange.exchanged_rows, widths=text) for i in range(len(devices))]
+    kernels = [kernel(group, i, exchanged_rows, widths=text) for i in range(len(devices))]
     for _ in range(2):
         arrays = [rng.standard_normal((rows, n)).astype("f4") for n in widths]
         outs = [unwritten(d, (rows, sum(widths)), "f4") for d in devices]
@@ -119,7 +84,7 @@ def test_what_it_refuses(group, devices):
     assert first(devices[0].empty((0,), F4), devices[0].empty((0,), F4)) == -1
     with pytest.raises(KernelError, match="part 0 belongs to another GPU than cuda_emulated:0"):
         kernel(group, 0, rank_of=1)
-    call = Call(exchange.exchanged_sum, np.dtype("f8"), "e", 1, (8,), (("group", group.number), ("rank", 0)))
+    call = Call(exchanged_sum, np.dtype("f8"), "e", 1, (8,), (("group", group.number), ("rank", 0)))
     assert KERNELS.refusal(call).code == "unsupported_dtype"
 
 
@@ -192,10 +157,10 @@ def test_a_gpu_that_is_one_launch_ahead():
 @pytest.mark.parametrize(
     "op, shapes",
     [
-        (exchange.exchanged_sum, [(3000,), (3000,)]),
-        (exchange.exchanged_rows, [(4, 64), (4, 64)]),
-        (exchange.exchanged_rows, [(4, 64), (4, 512)]),
-        (exchange.exchanged_rows, [(1, 1001), (1, 1000)]),
+        (exchanged_sum, [(3000,), (3000,)]),
+        (exchanged_rows, [(4, 64), (4, 64)]),
+        (exchanged_rows, [(4, 64), (4, 512)]),
+        (exchanged_rows, [(1, 1001), (1, 1000)]),
     ],
 )
 def test_all_gpus_launch_the_same_blocks(monkeypatch, op, shapes):
@@ -209,13 +174,12 @@ def test_all_gpus_launch_the_same_blocks(monkeypatch, op, shapes):
             return real(built, grid, numbers)
 
         monkeypatch.setattr(device, "prepare", prepare)
-    number = (1 << 30) + 1
-    group = EXCHANGES[number] = Exchange(number, devices, 4096)
-    static = {"widths": " ".join(str(s[-1]) for s in shapes)} if op is exchange.exchanged_rows else {}
+    static = {"widths": " ".join(str(s[-1]) for s in shapes)} if op is exchanged_rows else {}
     width = sum(s[-1] for s in shapes) if static else shapes[0][-1]
-    kernels = [kernel(group, i, op, **static) for i in range(2)]
     given = [d.to_device(np.ones(s, "f4")) for d, s in zip(devices, shapes, strict=True)]
-    together(kernels, given, [d.empty((*s[:-1], width), F4) for d, s in zip(devices, shapes, strict=True)])
+    with grouped(devices) as group:
+        kernels = [kernel(group, i, op, **static) for i in range(2)]
+        together(kernels, given, [d.empty((*s[:-1], width), F4) for d, s in zip(devices, shapes, strict=True)])
     assert len(grids) == 2 and grids[0] == grids[1]
 
 
@@ -225,11 +189,10 @@ def test_one_gpu_that_is_not_aligned(monkeypatch):
     for device in devices:
         real = device.prepare
         monkeypatch.setattr(device, "prepare", lambda b, g, n, real=real: (grids.append((b.name, g)), real(b, g, n))[1])
-    number = (1 << 30) + 2
-    group = EXCHANGES[number] = Exchange(number, devices, 4096)
     x = np.ones(2048, "f4")
     whole = devices[1].to_device(np.ones(2049, "f4"))
     odd = part(whole, (2048,), 1)
     outs = [d.empty((2048,), F4) for d in devices]
-    together([kernel(group, i) for i in range(2)], [devices[0].to_device(x), odd], outs)
+    with grouped(devices) as group:
+        together([kernel(group, i) for i in range(2)], [devices[0].to_device(x), odd], outs)
     assert len({grid for _, grid in grids}) == 1

@@ -10,7 +10,6 @@ from trueno_cuda.kernels import (  # noqa: F401 - they declare their kernels
     convolve2d,
     eigen,
     embedding,
-    exchange,
     gemv,
     outer,
     rope,
@@ -20,6 +19,7 @@ from trueno_cuda.kernels import (  # noqa: F401 - they declare their kernels
 )
 from trueno_cuda.kernels.attention import prefill  # noqa: F401
 from trueno_cuda.kernels.caches import attend, scatter  # noqa: F401
+from trueno_cuda.kernels.exchange import launches  # noqa: F401
 from trueno_cuda.kernels.gemm import matmul  # noqa: F401
 from trueno_cuda.kernels.lz4 import compress, decompress, pack  # noqa: F401
 from trueno_cuda.kernels.quant import columns, decoding, experts, products, quantize  # noqa: F401

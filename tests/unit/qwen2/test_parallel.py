@@ -1,6 +1,7 @@
 """The example engine on several emulated GPUs: against one, and simd; how a model is cut; what is refused."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from unit.qwen2.oracle import nmse
 from examples.qwen2 import __main__ as program
 from examples.qwen2 import synthesize
 from examples.qwen2.checkpoint import Checkpoint, EngineError
-from examples.qwen2.model import Model, Sampling
+from examples.qwen2.model import Model, Prompt, Sampling
 from examples.qwen2.parallel import Parallel, Shard
 
 nccl = pytest.importorskip("trueno_cuda.nccl", reason="trueno-cuda is not installed")
@@ -111,6 +112,28 @@ def test_a_draw_that_stops_early(path):
     assert {part.length for part in cache.parts} == {cache.length}
     cache.length = 0
     assert drawn(model, [cache], 4) == whole
+
+
+@pytest.mark.parametrize("activations, precision", [("q8", "bf16"), ("f32", "f32")])
+def test_messages_of_recorded_prompts_are_as_exact_as_products(path, monkeypatch, activations, precision):
+    """And those of steps are float32."""
+    one, two = Model(Checkpoint(path), "cuda_emulated", activations), Parallel(Checkpoint(path), DEVICES, activations)
+    seen, send, caches = [], two.links.all_reduce, [model.cache(16) for model in (one, two)]
+
+    def all_reduce(parts, **options):
+        seen.append(options.get("precision"))
+        return send(parts, **options)
+
+    monkeypatch.setattr(two.links, "all_reduce", all_reduce)
+    prompt, prompts = Prompt(one, caches[0].pages, 4), two._record(caches[1], 4)
+    assert seen == [precision] * 2  # a layer has two sums
+    prompt.run(one.known(TOKENS), caches[0].number)
+    pairs = zip(prompts, caches[1].parts, strict=True)
+    two._at_once([partial(p.run, two.known(TOKENS), part.number) for p, part in pairs])
+    got = np.concatenate([p.batch.read(p.logits) for p in prompts])
+    assert nmse(got, prompt.batch.read(prompt.logits)) < (1e-4 if precision == "bf16" else 1e-9)
+    two._started([7], [caches[1]], Sampling())
+    assert seen[2:] == ["f32"] * 2
 
 
 def test_sampling_takes_the_same_numbers_on_all(path, rng):

@@ -18,7 +18,7 @@ from unit.cuda.kernels.moves import random, shifted, unwritten
 
 FORMS = {"small": (SMALL, MEETING), "sum": (0, 1 << 40), "shared": (0, 1)}
 """Numbers that go into packets, and bytes that a second meeting must spare, so that a call takes this kernel."""
-CASES = [(form, ranks) for form, ranks in product(FORMS, (2, 3, 4)) if form != "shared" or ranks > 2]
+CASES = [(form, ranks) for form, ranks in product(FORMS, (1, 2, 3, 4)) if form != "shared" or ranks > 2]
 
 
 @pytest.fixture

@@ -94,12 +94,12 @@ def test_what_it_refuses(group, devices):
 def launched(device, name, ranks, rank, x, arrived, polls, V=1, widths=(), epoch=0, capacity=64):
     """One GPU's launch.  arrived: what each other GPU has sent, or None; result, what it sent, its flags at others."""
     others, blocks = [i for i in range(ranks) if i != rank], -(-x.size // (V * THREADS))
-    inbox, flags = np.zeros((2, ranks, capacity), "f4"), np.zeros((ranks, BLOCKS), np.uint32)
+    inbox, flags = np.zeros((2, ranks, capacity), "f4"), np.zeros((BLOCKS, ranks), np.uint32)
     flags[:] = epoch & 0xFFFFFFFF
     for i, sent in zip(others, arrived, strict=True):
         if sent is not None:
             inbox[(epoch + 1) & 1, i, : sent.size] = sent.ravel()
-            flags[i] = (epoch + 1) & 0xFFFFFFFF
+            flags[:, i] = (epoch + 1) & 0xFFFFFFFF
     own = [device.to_device(v) for v in (inbox, flags, np.full(BLOCKS, epoch & 0xFFFFFFFF, np.uint32))]
     theirs = [device.to_device(np.zeros_like(inbox)) for _ in others]
     signals = [device.to_device(np.zeros_like(flags)) for _ in others]
@@ -123,7 +123,7 @@ def test_a_gpu_that_does_not_come(name, widths, missing):
     y, theirs, signals, epochs = launched(device, name, 3, 1, x, sent, polls=5, widths=widths)
     assert np.isnan(y).all()
     for there, signal in zip(theirs, signals, strict=True):
-        assert np.array_equal(there[1, 1, :12], x.ravel()) and signal[1, 0] == 1
+        assert np.array_equal(there[1, 1, :12], x.ravel()) and signal[0, 1] == 1
     assert epochs.tolist() == [1] * BLOCKS
 
 
@@ -141,8 +141,8 @@ def test_a_gpu_that_is_one_launch_ahead():
     """Its flag counts further, and what it sent for this launch is still there, on the other side."""
     rng, device = random(), Emulator("sm_90")
     x, sent = rng.standard_normal((2, 8)).astype("f4")
-    inbox, flags = np.zeros((2, 2, 64), "f4"), np.zeros((2, BLOCKS), np.uint32)
-    inbox[1, 1, :8], inbox[0, 1, :8], flags[1] = sent, 99, 2
+    inbox, flags = np.zeros((2, 2, 64), "f4"), np.zeros((BLOCKS, 2), np.uint32)
+    inbox[1, 1, :8], inbox[0, 1, :8], flags[:, 1] = sent, 99, 2
     out = unwritten(device, (8,), "f4")
     more = (inbox, flags, np.zeros(BLOCKS, np.uint32), inbox * 0, flags * 0)
     arrays = [device.to_device(x), out, *map(device.to_device, more)]

@@ -155,10 +155,10 @@ def alone(arrived, flags, narrow=False, polls=5, ranks=3, rank=1, capacity=64):
 
 
 def told(meetings, missing=()):
-    flags = np.zeros((2, 3, BLOCKS), np.uint32)
+    flags = np.zeros((2, BLOCKS, 3), np.uint32)
     flags[:meetings] = 1
     for meeting, rank in missing:
-        flags[meeting, rank] = 0
+        flags[meeting, :, rank] = 0
     return flags
 
 
@@ -177,7 +177,7 @@ def test_a_share_is_the_sum_and_the_others_are_theirs(narrow):
         assert np.array_equal(words[:8], stored(x[8 * i :][:8], narrow))
         assert np.array_equal(loaded(words[start : start + 8]), want[8:16])
         words[:8], words[start : start + 8] = 0, 0
-        assert not there.any() and signal[:, 1, 0].tolist() == [1, 1]
+        assert not there.any() and signal[:, 0, 1].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("narrow", [False, True])
@@ -190,7 +190,7 @@ def test_one_that_does_not_send_its_part(narrow, missing):
         words = there[1, 1].view(np.uint16 if narrow else np.uint32)
         start = half(64) * 4 // words.itemsize
         assert np.array_equal(words[:8], stored(x[8 * i :][:8], narrow))
-        assert np.isnan(loaded(words[start : start + 8])).all() and signal[:, 1, 0].tolist() == [1, 1]
+        assert np.isnan(loaded(words[start : start + 8])).all() and signal[:, 0, 1].tolist() == [1, 1]
 
 
 def test_one_that_does_not_send_its_share():

@@ -60,7 +60,7 @@ def _sample(rng: np.random.Generator, *, name: str, V: int, BF16: bool) -> Sampl
         return Sample(
             (blocks, 1, 1), operands | {"packets": here, "packets_0": there}, wants | {"packets_0": Want(sent)}
         )
-    inbox, flags = np.zeros((2, ranks, CAPACITY), np.float32), np.zeros((MEETINGS, ranks, BLOCKS), np.uint32)
+    inbox, flags = np.zeros((2, ranks, CAPACITY), np.float32), np.zeros((MEETINGS, BLOCKS, ranks), np.uint32)
     meetings = 2 if name == "shared" else 1
     for i in others:
         operands |= {f"inbox_{i}": np.zeros_like(inbox), f"flags_{i}": np.zeros_like(flags)}
@@ -70,7 +70,7 @@ def _sample(rng: np.random.Generator, *, name: str, V: int, BF16: bool) -> Sampl
         if name == "shared":
             filled(sent, RANK, finished[cuts[RANK]], half(CAPACITY))
             filled(inbox, i, finished[cuts[i]], half(CAPACITY))
-        told[:meetings, RANK, :blocks] = flags[:meetings, i, :blocks] = 1
+        told[:meetings, :blocks, RANK] = flags[:meetings, :blocks, i] = 1
         wants |= {f"inbox_{i}": Want(sent), f"flags_{i}": Want(told)}
     return Sample((blocks, 1, 1), operands | {"inbox": inbox, "flags": flags}, wants)
 

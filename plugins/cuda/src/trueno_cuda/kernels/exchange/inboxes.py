@@ -11,7 +11,7 @@ from trueno_cuda.device.protocol import Device
 
 THREADS = 256
 BLOCKS = 128
-"""The most blocks of a launch, each with flags for each GPU."""
+"""The most blocks of a launch, each with flags for each GPU: those of a block, which looks at them, lie together."""
 POLLS = 1 << 24
 """Looks at a flag, each a microsecond or less, after which a GPU gives up: its results are NaN then."""
 POLLS_EMULATED = 64
@@ -36,7 +36,7 @@ class Exchange:
         ranks = len(devices)
         self.inboxes = [d.empty((2, ranks, capacity), np.dtype(np.float32)) for d in devices]
         self.packets = [d.to_device(np.zeros((2, ranks, SMALL * 2), np.uint32)) for d in devices]
-        self.flags = [d.to_device(np.zeros((MEETINGS, ranks, BLOCKS), np.uint32)) for d in devices]
+        self.flags = [d.to_device(np.zeros((MEETINGS, BLOCKS, ranks), np.uint32)) for d in devices]
         self.epochs = [d.to_device(np.zeros(BLOCKS, np.uint32)) for d in devices]
         for device in devices:
             device.wait()

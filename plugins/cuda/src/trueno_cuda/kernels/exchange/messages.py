@@ -47,17 +47,16 @@ class Parts:
 
     def meet(self, polls: Value, meeting: int = 0) -> Value:
         """Say that this block's share is sent, and wait for the same block of the others; whether one did not come."""
-        k, row = self.k, meeting * self.N
+        k, flags = self.k, (self.k.ctaid + meeting * BLOCKS) * self.N if meeting else self.k.ctaid * self.N
         k.sync()
         with k.when(k.tid == 0):
             k.fence("system")
             for signal in self.signals.values():
-                signal.store((row + self.RANK) * BLOCKS + k.ctaid, self.epoch, order="release", scope="system")
+                signal.store(flags + self.RANK, self.epoch, order="release", scope="system")
         with k.when((k.tid < self.N) & (k.tid != self.RANK)):
             turns = k.var(u32, 0)
-            flags = self.flags + row * BLOCKS if row else self.flags
             with k.loop() as loop:
-                seen = flags.load(k.tid * BLOCKS + k.ctaid, order="acquire", scope="system")
+                seen = self.flags.load(flags + k.tid, order="acquire", scope="system")
                 loop.leave_if(seen - self.epoch < 1 << 31)  # the count goes round
                 turns += 1
                 loop.leave_if(turns > polls)

@@ -40,7 +40,7 @@ def play(exchange: Exchange, rank: int, x: Any, form: Form, launch: Callable[[],
 
     def tell(meeting: int) -> None:
         for i in others:
-            send(exchange.flags[i].elements[meeting, rank], np.full(form.blocks, epoch, np.uint32))
+            send(exchange.flags[i].elements[meeting, :, rank], np.full(form.blocks, epoch, np.uint32))
         exchange.meet()
 
     if form.name == "small":
@@ -64,7 +64,7 @@ def play(exchange: Exchange, rank: int, x: Any, form: Form, launch: Callable[[],
             tell(1)
     with exchange.lock:
         for memory, _ in sent:
-            memory.view(np.uint8)[...] = 0xFF
+            memory.fill(np.iinfo(memory.dtype).max)
         launch()
         if not all(_same(memory, what, narrow) for memory, what in sent):
             raise KernelError(f"an exchange: GPU {rank} has not sent what it had to")
@@ -74,5 +74,5 @@ def play(exchange: Exchange, rank: int, x: Any, form: Form, launch: Callable[[],
 def _same(memory: Any, what: Any, narrow: bool) -> bool:
     """Whether the bits are the same, but for those of a NaN."""
     kind = np.uint16 if narrow else np.uint32
-    a, b = memory.view(kind), what.view(kind)
+    a, b = np.ascontiguousarray(memory).view(kind), what.view(kind)
     return bool(np.all((a == b) | np.isnan(loaded(a)) & np.isnan(loaded(b))))

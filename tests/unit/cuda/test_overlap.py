@@ -6,7 +6,7 @@ import pytest
 from trueno_cuda.catalogue import registry
 from trueno_cuda.ptx import BuildError, f32, kernel, ptr, u32
 
-WAIT = "griddepcontrol.wait;"
+WAIT, NEXT = "griddepcontrol.wait;", "griddepcontrol.launch_dependents;"
 HARMLESS = re.compile(r"(ld\.param|cvta|mov|shr|and|add|setp|\.reg|\.shared|\.local)\b")
 """What may stand before the wait: it reads parameters and registers, and goes nowhere else."""
 
@@ -46,7 +46,11 @@ def test_every_kernel_of_ours_waits_first(name):
         for made in registry.build(entry, arch, entry.variants[0]):
             lines = body(made.text)
             at = lines.index(WAIT)
-            assert all(map(HARMLESS.match, lines[:at])), lines[:at]
+            if made.late:  # it copies what a launcher knows to be finished
+                assert not any(re.match(r"(@\S+ )?(ld|st|red|atom)\.global", line) for line in lines[:at])
+            else:
+                assert all(map(HARMLESS.match, lines[:at])), lines[:at]
+            assert NEXT not in lines[:at]
             assert "ld.global.nc" not in made.text
 
 
@@ -67,6 +71,13 @@ def test_a_kernel_may_say_where_it_waits(arch):
     if new:
         lines = body(made.text)
         assert next(i for i, line in enumerate(lines) if "ld.global" in line) < lines.index(WAIT)
+
+
+def test_only_a_launcher_that_knows_starts_a_late_kernel_early():
+    made = kernel(threads=64, overlap="late")(scaled).build("sm_90")
+    assert made.behind().early and made.behind().late and made.behind().text == made.text
+    older = kernel(threads=64, overlap="late")(scaled).build("sm_80")
+    assert not older.behind().early
 
 
 def never(k, x: ptr(f32), n: u32):

@@ -10,9 +10,11 @@ import trueno
 from trueno.backend import FORMATS, decode, rounded_activations, rounded_weights
 from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels.quant import decoding
+from trueno_cuda.kernels.quant.fragments import sharing
 from trueno_cuda.kernels.quant.many import Many
 from trueno_cuda.kernels.quant.parts import RIGHT
-from trueno_cuda.kernels.quant.tiles import Tiles, sharing
+from trueno_cuda.kernels.quant.task import Task
+from trueno_cuda.kernels.quant.tiling import Tiled, Tuning, alone
 from trueno_cuda.ptx import bf16, f32
 from unit.cuda.kernels.products import fresh
 
@@ -27,11 +29,11 @@ def operands(name, m, n, k):
     return x, trueno.quantize(rng.standard_normal((n, k)).astype(np.float32), name).bytes
 
 
-def assert_near(got, x, w, name, activations):
-    """Within (k + 4) roundings of the terms' size, of operands as the product sees them."""
+def assert_near(got, x, w, name, activations, more=0.0):
+    """Within (k + 4) roundings of the terms' size, of operands as the product sees them, and `more`."""
     f = FORMATS[name]
     a, b = (v.astype(np.float64) for v in (rounded_activations(x, f, activations), rounded_weights(w, f, activations)))
-    bound = (x.shape[1] + 4) * 2.0**-24 * (np.abs(a) @ np.abs(b.T))
+    bound = (x.shape[1] + 4) * 2.0**-24 * (np.abs(a) @ np.abs(b.T)) + more
     assert (np.abs(got - a @ b.T) <= bound).all()
 
 
@@ -40,6 +42,15 @@ def made(device, run, w, x, n):
     memory = device.scratch(run.nbytes)
     run.run(memory.data.ptr, *(v.data.ptr for v in there), out.data.ptr)
     return device.to_host(out)
+
+
+def tiled(name, w, x, wide, *tuning):
+    """The product by int8 tensor cores."""
+    run = alone(DEVICE, FORMATS[name], len(x), len(w), x.shape[1], wide, tuning=Tuning(*tuning))
+    there, out = [DEVICE.to_device(v) for v in (w, x)], DEVICE.to_device(np.full((len(x), len(w)), np.nan, np.float32))
+    memory = DEVICE.scratch(run.nbytes)
+    run.run(memory.data.ptr, there[1].data.ptr, [there[0].data.ptr], [out.data.ptr])
+    return DEVICE.to_host(out)
 
 
 @pytest.mark.parametrize("arch, name, activations", [
@@ -55,12 +66,24 @@ def test_bands(arch, name, activations):
     assert_near(made(device, run, w, x, n), x, w, name, activations)
 
 
-@pytest.mark.parametrize("turns", [1, 8])
+@pytest.mark.parametrize("warps", [1, 4])
 @pytest.mark.parametrize("name", ["q4_0", "q3_k"])
-def test_tiles_of_more_rows_than_a_launch_takes(name, turns):
+def test_tiles_of_more_rows_than_a_launch_takes(name, warps):
     m, n, k = 70, 19, 256
     x, w = operands(name, m, n, k)
-    assert_near(made(DEVICE, Tiles(DEVICE, FORMATS[name], m, n, k, False, turns=turns), w, x, n), x, w, name, "q8")
+    assert_near(tiled(name, w, x, False, 1, warps, 1, 0), x, w, name, "q8")
+
+
+@pytest.mark.parametrize("stages, high", [(0, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize("name, k", [("q4_k", 1024), ("q6_k", 768), ("q6_k", 2048), ("q8_0", 608), ("mxfp4", 352)])
+def test_a_warp_goes_on_from_one_tile_to_the_next(name, k, stages, high):
+    """Several tiles of a block, whose last is not whole, more spans than warps, and a last span that is short.
+
+    Rows of q6_k, q8_0 and mxfp4 begin at other places than multiples of 16 bytes; 16 rows of them do.
+    """
+    m, n = 9, 80
+    x, w = operands(name, m, n, k)
+    assert_near(tiled(name, w, x, True, high, 3, 1, stages), x, w, name, "q8")
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -70,7 +93,7 @@ def test_blocks_share_the_rows_of_x(name, k, wide):
     m, n = 9, 5
     x, w = operands(name, m, n, k)
     assert sharing(DEVICE.sms, 16, k // FORMATS[FORMATS[name].activations].elements) == 2
-    assert_near(made(DEVICE, Tiles(DEVICE, FORMATS[name], m, n, k, wide), w, x, n), x, w, name, "q8")
+    assert_near(tiled(name, w, x, wide), x, w, name, "q8")
 
 
 @pytest.mark.parametrize("name", ["q6_k", "q5_k", "q8_0"])
@@ -86,13 +109,19 @@ def test_a_matrix_that_begins_anywhere(name):
         np.testing.assert_array_equal(DEVICE.to_host(out)[1:].reshape(rows, k), want.astype(dtype))
 
 
-@pytest.mark.parametrize("activations", ["bf16", "q8"])
-def test_a_batch_of_many_rows(activations):
-    """Gate, up and what follows them, a bias and a residual: one kernel object each, right as single calls are."""
-    rng, m, n, k = fresh(), 20, 37, 256
+@pytest.mark.parametrize("activations, m, up_format", [
+    ("bf16", 20, "q6_k"), ("q8", 20, "q6_k"), ("q8", 4, "q4_k"), ("q8", 37, "q4_k"), ("q8", 20, "q8_0"),
+])  # fmt: skip
+def test_a_batch_of_many_rows(activations, m, up_format):
+    """Gate, up and what follows them, a bias and a residual: one kernel object each, right as single calls are.
+
+    In 8 bits gate and up are one product; the last two leave the first result in memory, for they have too many sums,
+    or see another x.
+    """
+    rng, n, k = fresh(), 37, 256
     x, bias, residual = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (n,), (m, n)))
     gate, up, down = (
-        trueno.quantize(rng.standard_normal((n, k)).astype(np.float32), f) for f in ("q4_k", "q6_k", "q5_k")
+        trueno.quantize(rng.standard_normal((n, k)).astype(np.float32), f) for f in ("q4_k", up_format, "q5_k")
     )
     with trueno.Batch("cuda_emulated") as b:
         given = b.upload(x)
@@ -108,6 +137,46 @@ def test_a_batch_of_many_rows(activations):
     np.testing.assert_allclose(sums, d + bias + residual, rtol=1e-4, atol=1e-4 * np.abs(d).max())
 
 
+def test_matrices_of_one_x_are_one_launch():
+    """Queries, keys and values: other heights, formats and orders of x, each with its bias; x is rounded once."""
+    rng, m, k, heights, formats = fresh(), 9, 512, (70, 19, 16), ("q4_k", "q5_k", "q6_k")
+    x = rng.standard_normal((m, k)).astype(np.float32)
+    matrices = [
+        trueno.quantize(rng.standard_normal((n, k)).astype(np.float32), f)
+        for n, f in zip(heights, formats, strict=True)
+    ]
+    biases = [rng.standard_normal(n).astype(np.float32) for n in heights]
+    with trueno.Batch("cuda_emulated") as b:
+        given = b.upload(x)
+        made = [b.quant_matmul(given, b.upload(w), activations="q8") for w in matrices]
+        handles = [b.add(y, b.upload(bias)) for y, bias in zip(made, biases, strict=True)]
+        b.execute()
+        got = [b.read(h) for h in handles]
+        assert len(b._schedule().steps) == 1
+    for w, bias, y in zip(matrices, biases, got, strict=True):
+        assert_near(y - bias, x, w.bytes, w.format, "q8", 2 * np.abs(y).max() * 2.0**-24)
+
+
+@pytest.mark.parametrize("m, groups, result, launches", [
+    (9, (0, 1, 2), 0, 1), (32, (0, 0, 2), -1, 1), (40, (0, 0, 2), -1, 2), (70, (0, 1, 2), 0, 2),
+])  # fmt: skip
+def test_what_is_launched_together(m, groups, result, launches):
+    """Three matrices; the second reads the first one's result where they are a group, which is not kept then."""
+    tasks = [
+        (
+            i,
+            Task(
+                "q4_k", None, i, (("result", 0),) if i == 1 and group == 0 else (), i or result, 16, slice(0, 0), group
+            ),
+        )
+        for i, group in enumerate(groups)
+    ]
+    tiled = Tiled(DEVICE, tasks, m, 256, True)
+    assert len(tiled.launches) == launches
+    stored = {i for launch in tiled.launches for (i, _), kept in zip(launch.tasks, launch.kept, strict=True) if kept}
+    assert stored == ({1, 2} if (m, result) == (32, -1) else {0, 1, 2})
+
+
 def test_a_recording_has_one_scratch():
     """Of the size that its largest call needs, however many there are."""
     with DEVICE.recording() as recording:
@@ -120,13 +189,16 @@ def test_a_nan_is_reported(activations):
     x, w = operands("q4_k", 9, 5, 256)
     f = FORMATS["q4_k"]
     x[7, 3] = np.nan
+    there, out = [DEVICE.to_device(v) for v in (w, x)], DEVICE.to_device(np.zeros((9, 5), np.float32))
+    pointers, status = [v.data.ptr for v in (*there, out)], DEVICE.status()
     if activations == "q8":
-        run = Tiles(DEVICE, f, 9, 5, 256, True, guarded=True)
+        run = alone(DEVICE, f, 9, 5, 256, True, guarded=True)
+        memory = DEVICE.scratch(run.nbytes)
+        run.run(memory.data.ptr, pointers[1], pointers[:1], pointers[2:], status=(status,))
     else:
         run = Many(DEVICE, f, activations, 9, 5, 256, True, guarded=True)
-    there, out = [DEVICE.to_device(v) for v in (w, x)], DEVICE.to_device(np.zeros((9, 5), np.float32))
-    memory, status = DEVICE.scratch(run.nbytes), DEVICE.status()
-    run.run(memory.data.ptr, *(v.data.ptr for v in there), out.data.ptr, status=(status,))
+        memory = DEVICE.scratch(run.nbytes)
+        run.run(memory.data.ptr, *pointers, status=(status,))
     assert DEVICE.take_status() == 1 and np.isnan(DEVICE.to_host(out)).any(1).nonzero()[0].tolist() == [7]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from trueno_cuda.ptx.builder import ParamType
 from trueno_cuda.ptx.kernel import Kernel, Source
@@ -13,9 +13,13 @@ Body = Callable[[Any, Any], None]
 
 
 def build(
-    name: str, arch: str, params: Mapping[str, ParamType], body: Body, threads: int, blocks_per_sm: int | None = None
-) -> Kernel:
-    """The kernel of that name.  params: pointers, then whole numbers, then floats, as `Device.prepare` wants them."""
+    name: str, arch: str, params: Mapping[str, ParamType], body: Body, threads: int, blocks_per_sm: int | None = None,
+    overlap: bool | Literal["late"] = True,
+) -> Kernel:  # fmt: skip
+    """The kernel of that name.  params: pointers, then whole numbers, then floats, as `Device.prepare` wants them.
+
+    overlap: as of `ptx.kernel`.
+    """
 
     def function(k: Any, *given: Any) -> None:
         body(k, SimpleNamespace(**dict(zip(params, given, strict=True))))
@@ -24,4 +28,4 @@ def build(
     function.body = body  # type: ignore[attr-defined]  # which writes the kernel
     given = [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, annotation=t) for n, t in params.items()]
     function.__signature__ = Signature([Parameter("k", Parameter.POSITIONAL_OR_KEYWORD), *given])  # type: ignore[attr-defined]
-    return Source(function, threads=threads, blocks_per_sm=blocks_per_sm, overlap=True).build(arch)
+    return Source(function, threads=threads, blocks_per_sm=blocks_per_sm, overlap=overlap).build(arch)

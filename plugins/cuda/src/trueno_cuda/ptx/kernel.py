@@ -8,7 +8,7 @@ import contextlib
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType, TracebackType
@@ -83,6 +83,12 @@ class Kernel:
     def key(self) -> str:
         """A name of this exact text, for caches."""
         return sha256(self.text.encode("ascii")).hexdigest()
+
+    def behind(self) -> "Kernel":
+        """The same, to be started early: for launches that come directly behind one that has waited itself, when
+        nothing in flight writes what a late kernel reads before it waits.
+        """
+        return replace(self, early=self.early or self.late)
 
     def __str__(self) -> str:
         return self.text

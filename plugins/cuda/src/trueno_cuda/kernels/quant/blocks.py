@@ -256,6 +256,26 @@ class Blocks:
         m = self.m(head)
         return -(m * self.least(head, g).to(f32)) if self.f.mins else m
 
+    def quad(self, head: Head, pieces: Pieces, g: int) -> Value | None:
+        """The numbers of four groups from g on, as the bytes of a word; None where their pieces lie otherwise."""
+        four, word = pieces[g : g + 4], None
+        if len(four) < 4 or len({len(group) for group in four}) > 1:
+            return None
+        for parts in zip(*four, strict=True):
+            first = parts[0]
+            if [p.byte for p in parts] != list(range(first.byte, first.byte + 4)) or first.byte % 4:
+                return None
+            if len({(p.bits, p.shift, p.to) for p in parts}) > 1:
+                return None
+            source, down = head.words.get(first.byte // 4), first.shift - first.to
+            if source is None:
+                (source,) = self.words(head.block, first.byte, 1)
+            if first.bits < 8:
+                moved = source >> down if down > 0 else source << -down if down else source
+                source = moved & ((1 << first.bits) - 1 << first.to) * 0x01010101
+            word = source if word is None else word | source
+        return word
+
     def _gathered(self, head: Head, pieces: Pieces, g: Whole) -> Value:
         """The number that the pieces of group g make.  Where no one formula fits all groups, halves have one each."""
         if isinstance(g, int):

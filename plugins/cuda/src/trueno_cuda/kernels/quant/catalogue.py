@@ -15,7 +15,7 @@ from trueno_cuda.kernels.quant.columns import runner
 from trueno_cuda.kernels.quant.experts import Experts
 from trueno_cuda.kernels.quant.many import Many
 from trueno_cuda.kernels.quant.quantize import ENCODERS, WARPS, quantizing
-from trueno_cuda.kernels.quant.tiles import Tiles
+from trueno_cuda.kernels.quant.tiling import Tuning, alone
 from trueno_cuda.ptx import TARGETS, Kernel
 
 Array = np.ndarray[Any, Any]
@@ -94,19 +94,22 @@ def _sample_many(rng: np.random.Generator, *, format: str, activations: str, gua
     return Trial(run)
 
 
-def _build_tiles(arch: str, *, format: str, turns: int) -> tuple[Kernel, ...]:
-    return _built(arch, lambda device: Tiles(device, FORMATS[format], M, N, 512, True, turns=turns))
+def _build_tiles(arch: str, *, format: str, high: int, turns: int, stages: int) -> tuple[Kernel, ...]:
+    return _built(
+        arch,
+        lambda device: alone(device, FORMATS[format], M, N, 512, stages > 0, tuning=Tuning(high, turns, 1, stages)),
+    )
 
 
-def _sample_tiles(rng: np.random.Generator, *, format: str, turns: int) -> Trial:
+def _sample_tiles(rng: np.random.Generator, *, format: str, high: int, turns: int, stages: int) -> Trial:
     f = FORMATS[format]
     w, x = _numbers(rng, format, N, 512), rng.standard_normal((M, 512)).astype(np.float32)
     want = _want(rounded_activations(x, f, "q8"), decode(f, w))
 
     def run(device: Device) -> list[Result]:
-        tiles = Tiles(device, f, M, N, 512, True, turns=turns)
-        memory = device.scratch(tiles.nbytes)
-        return _tried(device, [w, x], want, False, lambda *pointers: tiles.run(memory.data.ptr, *pointers))
+        tiled = alone(device, f, M, N, 512, stages > 0, tuning=Tuning(high, turns, 1, stages))
+        memory = device.scratch(tiled.nbytes)
+        return _tried(device, [w, x], want, False, lambda w, x, out: tiled.run(memory.data.ptr, x, [w], [out]))
 
     return Trial(run)
 
@@ -195,10 +198,13 @@ CATALOGUE = [
          {"format": "q5_1", "activations": "f32", "guarded": True}),
     ),
     CatalogueEntry(
-        "quant_tiles", "blocks", "x wᵀ of 5 rows and more with 8-bit activations, by int8 tensor cores",
+        "quant_tiles", "blocks", "x wᵀ of 3 rows and more with 8-bit activations, by int8 tensor cores",
         _build_tiles, _sample_tiles,
-        (FORMAT, Constant("turns", 1, "warps that share rows of w", (1, 2, 4, 8))), AMPERE,
-        ({}, {"format": "q6_k", "turns": 2}, {"format": "q5_1", "turns": 2}, {"format": "iq4_xs"}, {"format": "q2_k"}),
+        (FORMAT, Constant("high", 1, "tiles of a block at once", (1, 2, 3)),
+         Constant("turns", 2, "warps that share a tile", (1, 2, 3, 4)),
+         Constant("stages", 3, "spans of a warp in shared memory", (0, 2, 3, 4))), AMPERE,
+        ({}, {"format": "q6_k", "stages": 2}, {"format": "q5_1", "turns": 1}, {"format": "iq4_xs", "stages": 0},
+         {"format": "q2_k", "high": 2, "turns": 1}),
     ),
     CatalogueEntry(
         "quant_columns", "blocks", "x w, whose blocks lie along the result's axis",

@@ -1,6 +1,6 @@
 """What happens to the sums of a launch of several matrices: their epilogues, guards and stores."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -54,3 +54,18 @@ class Ending:
         k = self.k
         bits = k.warp_reduce(self.bits, "or_")
         self.p.status.reduce("or", 0, bits, where=(bits != 0) & (k.lane == 0))
+
+
+def each_section(k: Any, p: Any, form: Any, write: Callable[[int, int], None]) -> None:
+    """Let each block do its section's part: `write(number of the section, number of its first part)`."""
+
+    def turn(n: int, at: int) -> None:
+        if n + 1 == len(form.sections):
+            write(n, at)
+            return
+        with k.when(k.ctaid < getattr(p, f"start{n + 1}")):
+            write(n, at)
+        with k.otherwise():
+            turn(n + 1, at + len(form.sections[n]))
+
+    turn(0, 0)

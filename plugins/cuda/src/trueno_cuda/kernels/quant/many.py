@@ -15,7 +15,7 @@ and the bands: the blocks read, 2 n k bytes written or six times that, and read 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import groupby
 
 from trueno.backend import FORMATS, Format
 
@@ -27,7 +27,8 @@ from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.quant import decoding
 from trueno_cuda.kernels.quant.parts import RIGHT, ByRow, parts
-from trueno_cuda.kernels.quant.tiles import Tiles
+from trueno_cuda.kernels.quant.task import Task
+from trueno_cuda.kernels.quant.tiling import Tiled
 from trueno_cuda.kernels.store import Store
 from trueno_cuda.ptx import bf16, f32
 
@@ -117,25 +118,11 @@ class Many:
             band.product.launch((scratch, right, out + left, *factors, *others, *status), floats)
 
 
-class Task(NamedTuple):
-    """One of several products of one x (see `products.Product`).  n: rows of its matrix.  floats: its parameters among
-    the launch's.
-    """
-
-    format: str
-    epilogue: Epilogue | None
-    matrix: int
-    beside: tuple[tuple[str, int], ...]
-    result: int
-    n: int
-    floats: slice
-
-
 class Together:
-    """The launch of all products of a call, one after the other: x is rounded once.
+    """The launches of all products of a call.
 
     Pointers: every operand, every result, and the status word where it is guarded.  A product whose result is not
-    kept, because another one's epilogue reads it, leaves it in scratch.
+    kept, because another one's epilogue reads it, may leave it in scratch.
     """
 
     def __init__(
@@ -144,41 +131,47 @@ class Together:
     ) -> None:  # fmt: skip
         self.device, self.members, self.x, self.operands = device, members, x, operands
         self.sizes, self.activations, self.guarded = (m, k), activations, guarded
-        self._planned: dict[bool, list[Many | Tiles | None]] = {}
+        self._planned: dict[bool, list[tuple[Many | Tiled, list[tuple[int, Task]]]]] = {}
         self.results = [4 * m * p.n if p.result < 0 else 0 for p in members]
 
-    def _plan(self, wide: bool) -> list[Many | Tiles | None]:
-        if wide not in self._planned:
-            self._planned[wide] = [self._one(p, wide) for p in self.members]
-        return self._planned[wide]
-
-    def _one(self, p: Task, wide: bool) -> Many | Tiles | None:
-        """One product; None where its matrix has no rows."""
-        if not p.n:
-            return None
-        device, f, (m, k), guarded = self.device, FORMATS[p.format], self.sizes, self.guarded and p.result >= 0
+    def _plan(self, wide: bool) -> list[tuple[Many | Tiled, list[tuple[int, Task]]]]:
+        """What is launched, and for which products; a matrix without rows needs nothing."""
+        if wide in self._planned:
+            return self._planned[wide]
+        device, (m, k), tasks = self.device, self.sizes, [(i, p) for i, p in enumerate(self.members) if p.n]
+        plan: list[tuple[Many | Tiled, list[tuple[int, Task]]]] = []
         if self.activations == "q8" and m <= MOST_TILED:
-            return Tiles(device, f, m, p.n, k, wide, epilogue=p.epilogue, guarded=guarded)
-        return Many(device, f, self.activations, m, p.n, k, wide, epilogue=p.epilogue, guarded=guarded)
+            for _, run in groupby(tasks, lambda each: FORMATS[each[1].format].activations):
+                some = list(run)
+                plan.append((Tiled(device, some, m, k, wide, guarded=self.guarded), some))
+        else:
+            for i, p in tasks:
+                guarded = self.guarded and p.result >= 0
+                many = Many(device, FORMATS[p.format], self.activations, m, p.n, k, wide, epilogue=p.epilogue,
+                            guarded=guarded)  # fmt: skip
+                plan.append((many, [(i, p)]))
+        self._planned[wide] = plan
+        return plan
 
     def __call__(self, pointers: Sequence[int], floats: Sequence[float] = ()) -> None:
         operands, results = pointers[: self.operands], pointers[self.operands :]
         status = results[-1:] if self.guarded else ()
-        planned = self._plan(not any(p % 16 for p in (*operands, *results)))
-        need = max(each.nbytes for each in planned if each)
+        plan = self._plan(not any(p % 16 for p in (*operands, *results)))
+        need = max(each.nbytes for each, _ in plan)
         memory = self.device.scratch(need + sum(map(_aligned, self.results)))
-        scratch = memory.data.ptr
-        made: list[int] = []
-        at, partner = scratch + need, None  # the rounding that scratch holds
-        for p, each, nbytes in zip(self.members, planned, self.results, strict=True):
-            out = at if p.result < 0 else results[p.result]
+        scratch, made = memory.data.ptr, list[int]()
+        at, partner, x = scratch + need, None, operands[self.x]  # partner: of the rounding that scratch holds
+        for p, nbytes in zip(self.members, self.results, strict=True):
+            made.append(at if p.result < 0 else results[p.result])
             at += _aligned(nbytes)
-            made.append(out)
-            if each is None:
+        for each, tasks in plan:
+            if isinstance(each, Tiled):
+                each.run(scratch, x, operands, made, floats, status)
                 continue
-            beside = [made[i] if where == "result" else operands[i] for where, i in p.beside]
+            ((i, p),) = tasks
+            beside = [made[n] if where == "result" else operands[n] for where, n in p.beside]
             each.run(
-                scratch, operands[p.matrix], operands[self.x], out, beside=beside, floats=floats[p.floats],
+                scratch, operands[p.matrix], x, made[i], beside=beside, floats=floats[p.floats],
                 status=status if p.result >= 0 else (), rounded=each.partner == partner,
             )  # fmt: skip
             partner = each.partner

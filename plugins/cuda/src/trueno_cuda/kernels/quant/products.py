@@ -18,8 +18,9 @@ from trueno_cuda.kernels.epilogue import spliced
 from trueno_cuda.kernels.product import MOST_PLANS, Shape
 from trueno_cuda.kernels.quant import staging
 from trueno_cuda.kernels.quant.blocks import access_of
-from trueno_cuda.kernels.quant.many import Task, Together
+from trueno_cuda.kernels.quant.many import Together
 from trueno_cuda.kernels.quant.rows import MOST_COLUMNS, MOST_SUMS, Form, Part, rows, units_of
+from trueno_cuda.kernels.quant.task import Task, shares
 from trueno_cuda.kernels.table import KERNELS, RATES
 
 W = {"quant_matvec": 0, "quant_matmul": 1}
@@ -31,9 +32,9 @@ BUSY, CROWDED = 512, 384
 LARGE = 12
 REGISTERS, OWN = 65536, 45
 """Registers of a multiprocessor, and of a thread beside units and its elements of x."""
-MOST_ROWS = {"q8": 4, "f32": 16, "bf16": 0}
-"""Rows of x above which tensor cores are quicker (`many`): on an H200, gate and up of 7B take 75 us for 8 rows here,
-and 49 by `tiles`."""
+MOST_ROWS = {"q8": 2, "f32": 16, "bf16": 0}
+"""Rows of x above which tensor cores are quicker (`many`): on an H200, gate and up of 7B take 26 us for 2 rows here and
+40 for 4, and 26 for up to 8 by `tiles`."""
 MOST = 1 << 31
 """Below this lies every axis."""
 
@@ -155,19 +156,6 @@ def _seen(section: Sequence[Part], activations: str) -> int:
     return elements if activations == "f32" else elements * 11 // 32
 
 
-def shares(blocks: int, sizes: Sequence[tuple[int, int]]) -> list[int]:
-    """Rows of a block of each section, so that all sections need so many blocks or fewer, if they can.
-
-    sizes: rows of a section, and bytes of one row of all its parts.
-    """
-    low, high = 0, max(rows_ * nbytes for rows_, nbytes in sizes)
-    while high - low > 1:  # the fewest bytes of a block
-        middle = (low + high) // 2
-        needed = sum(-(-n // max(middle // nbytes, 1)) for n, nbytes in sizes)
-        low, high = (low, middle) if needed <= blocks and middle >= max(s for _, s in sizes) else (middle, high)
-    return [max(high // nbytes, 1) for _, nbytes in sizes]
-
-
 class Planned(NamedTuple):
     """A launch of some rows of x, the first of them, and how each pointer is found: operand or result, and bytes."""
 
@@ -237,7 +225,7 @@ class Products:
             p = self.products[i]
             count = p.numbers.stop - p.numbers.start
             sizes = arrays[p.matrix][0], slice(first, first + count)
-            members[i] = Task(p.format, p.epilogue, p.matrix, p.beside, p.result, *sizes)
+            members[i] = Task(p.format, p.epilogue, p.matrix, p.beside, p.result, *sizes, p.group)
             first += count
         launch = Together(self.device, members, self.activations, self.x, len(arrays), m, k, self.guarded)
         pointers = [("operand", i, 0) for i in range(len(arrays))] + [("result", i, 0) for i in range(len(outs))]

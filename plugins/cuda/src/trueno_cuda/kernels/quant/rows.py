@@ -33,7 +33,7 @@ from trueno.backend import FORMATS, Format, UnitShape, unit_shape
 from trueno_cuda.kernels.epilogue import Epilogue
 from trueno_cuda.kernels.quant.activations import Seen, columns, seen
 from trueno_cuda.kernels.quant.blocks import Blocks
-from trueno_cuda.kernels.quant.ending import Ending
+from trueno_cuda.kernels.quant.ending import Ending, each_section
 from trueno_cuda.kernels.quant.staging import WORD, Ring
 from trueno_cuda.kernels.quant.sums import Weights, folded
 from trueno_cuda.kernels.quant.units import Decoded, Unit
@@ -114,9 +114,12 @@ def units_of(f: Format, k: int) -> int:
     return k // f.elements * unit_shape(f.name).units
 
 
-def params(form: Form) -> dict[str, ParamType]:
-    """Parameters of the kernel: of each part, matrix, result where it is kept, and what its epilogue reads."""
-    pointers: dict[str, ParamType] = {"x": ptr(f32)}
+def pointers_of(form: Any) -> tuple[dict[str, ParamType], dict[str, ParamType]]:
+    """Parameters of a kernel's parts: pointers and floats.
+
+    Of each part, matrix, result where it is kept, and what its epilogue reads; then the status word.
+    """
+    pointers: dict[str, ParamType] = {}
     floats: dict[str, ParamType] = {}
     for i, part in enumerate(form.parts):
         pointers[f"w{i}"] = ptr(u8)
@@ -126,11 +129,17 @@ def params(form: Form) -> dict[str, ParamType]:
         floats |= {f"number{i}_{j}": f32 for j in range(part.epilogue.numbers if part.epilogue else 0)}
     if form.guarded:
         pointers["status"] = ptr(u32)
+    return pointers, floats
+
+
+def params(form: Form) -> dict[str, ParamType]:
+    """Parameters of the kernel: x, then those of its parts, with their sizes."""
+    pointers, floats = pointers_of(form)
     wholes: dict[str, ParamType] = {"depth": u32}
     wholes |= {f"row_bytes{i}": u32 for i in range(len(form.parts))}
     for n in range(len(form.sections)):
         wholes |= {f"rows{n}": u32, f"share{n}": u32, f"start{n}": u32}
-    return pointers | wholes | floats
+    return {"x": ptr(f32)} | pointers | wholes | floats
 
 
 @cache
@@ -153,18 +162,7 @@ def rows(arch: str, form: Form) -> Kernel:
 
 def _write(k: Any, p: Any, form: Form) -> None:
     ending = Ending(k, p, form)
-
-    def write(n: int, at: int) -> None:
-        section = form.sections[n]
-        if n + 1 == len(form.sections):
-            _Section(k, p, form, n, at, ending).write()
-            return
-        with k.when(k.ctaid < getattr(p, f"start{n + 1}")):
-            _Section(k, p, form, n, at, ending).write()
-        with k.otherwise():
-            write(n + 1, at + len(section))
-
-    write(0, 0)
+    each_section(k, p, form, lambda n, at: _Section(k, p, form, n, at, ending).write())
     ending.end()
 
 

@@ -18,7 +18,7 @@ therefore finished its predecessor.  Sums are made in the order of the GPUs, so 
 With two meetings a side holds both the parts and the finished shares, each in its half, so that neither waits for
 readers of the other: both halves were last read in the launch before the previous one, which every other GPU has
 finished, as above.  Each meeting has flags of its own, which hold the number of the launch: a GPU that is a launch
-ahead has told no less.  What a GPU tells at the second meeting waits for the first one alone: nobody waits in a circle.
+ahead has told no less.  What a GPU tells at the second meeting waits for the first one alone: no GPUs wait in a circle.
 
 Small sums need no flag, nor the wait of a fence before it: a packet of 16 bytes, which arrives as a whole, holds two
 numbers and twice the number of the launch (NCCL calls this LL).  Twice the bytes, and one crossing of the link.

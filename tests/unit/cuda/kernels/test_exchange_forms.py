@@ -146,7 +146,7 @@ def alone(arrived, flags, narrow=False, polls=5, ranks=3, rank=1, capacity=64):
     own = [device.to_device(v) for v in (inbox, flags, np.zeros(BLOCKS, np.uint32))]
     theirs = [device.to_device(np.zeros_like(inbox)) for _ in others]
     signals = [device.to_device(np.zeros_like(flags)) for _ in others]
-    out, more = unwritten(device, (24,), "f4"), {"BF16": True} if narrow else {}
+    out, more = unwritten(device, (24,), "f4"), {"NARROW": True} if narrow else {}
     built = source("shared", ranks, rank).build(device.arch, N=ranks, RANK=rank, CAPACITY=capacity, V=V, **more)
     launch = device.prepare(built, (1, 1, 1), (24 // V, polls))
     arrays = [device.to_device(x), out, *own, *theirs, *signals]

@@ -23,6 +23,6 @@ ahead has told no less.  What a GPU tells at the second meeting waits for the fi
 Small sums need no flag, nor the wait of a fence before it: a packet of 16 bytes, which arrives as a whole, holds two
 numbers and twice the number of the launch (NCCL calls this LL).  Twice the bytes, and one crossing of the link.
 
-Floor: a crossing, and the bytes of all others' parts over the link: (N - 1) times those of a part, or 2 (N - 1) / N
-times and a crossing more.  Of two H200 a sum of 16 KiB takes 2.6 us in a graph, and one of 16 MiB 64 us, 263 GB/s.
+They take a crossing, and the bytes over the link: (N - 1) times those of a part, or 2 (N - 1) / N times and a crossing
+more.  Of two H200 a sum of 16 KiB takes 2.6 us in a graph, and one of 16 MiB 64 us, 263 GB/s.
 """

@@ -23,23 +23,23 @@ def _ranks(name: str) -> int:
     return 3 if name == "shared" else 2
 
 
-def _build(arch: str, *, name: str, V: int, BF16: bool) -> Kernel:
-    if BF16 and name == "rows":
+def _build(arch: str, *, name: str, V: int, NARROW: bool) -> Kernel:
+    if NARROW and name == "rows":
         raise KernelError("rows are sent as they are")
     more: dict[str, Any] = {} if name == "small" else {"CAPACITY": CAPACITY, "V": V}
-    more |= {"WIDTHS": WIDTHS} if name == "rows" else {"BF16": True} if BF16 else {}
+    more |= {"WIDTHS": WIDTHS} if name == "rows" else {"NARROW": True} if NARROW else {}
     return source(name, _ranks(name), RANK).build(arch, N=_ranks(name), RANK=RANK, **more)
 
 
-def _sample(rng: np.random.Generator, *, name: str, V: int, BF16: bool) -> Sample:
+def _sample(rng: np.random.Generator, *, name: str, V: int, NARROW: bool) -> Sample:
     ranks = _ranks(name)
     width = 19 if V == 1 or name == "small" else 16
     parts = [rng.standard_normal((61, n)).astype(np.float32) for n in (WIDTHS if name == "rows" else (width,) * ranks)]
     mine, others = parts[RANK], [i for i in range(ranks) if i != RANK]
-    bits = [stored(x.ravel(), BF16) for x in parts]
+    bits = [stored(x.ravel(), NARROW) for x in parts]
     total = np.hstack(parts) if name == "rows" else reduce(add, map(loaded, bits)).reshape(mine.shape)
-    vectors = -(-mine.size // (carried(BF16) if name == "small" else V))
-    cuts, finished = [slice(0, mine.size)] * ranks, stored(total.ravel(), BF16)
+    vectors = -(-mine.size // (carried(NARROW) if name == "small" else V))
+    cuts, finished = [slice(0, mine.size)] * ranks, stored(total.ravel(), NARROW)
     if name == "shared":
         total = loaded(finished).reshape(mine.shape)
         cuts, vectors = [slice(V * c.start, V * c.stop) for c in owned(vectors, ranks)], -(-vectors // ranks)
@@ -55,8 +55,8 @@ def _sample(rng: np.random.Generator, *, name: str, V: int, BF16: bool) -> Sampl
 
     if name == "small":
         here, there, sent = (np.zeros((2, ranks, SMALL * 2), np.uint32) for _ in range(3))
-        filled(here, 0, packets(parts[0], 1, BF16))
-        filled(sent, RANK, packets(mine, 1, BF16))
+        filled(here, 0, packets(parts[0], 1, NARROW))
+        filled(sent, RANK, packets(mine, 1, NARROW))
         return Sample(
             (blocks, 1, 1), operands | {"packets": here, "packets_0": there}, wants | {"packets_0": Want(sent)}
         )
@@ -85,7 +85,7 @@ CATALOGUE = [
         (
             Constant("name", "sum", "what becomes of the parts", ("sum", "shared", "small", "rows")),
             Constant("V", 4, "elements an access", (1, 4, 8)),
-            Constant("BF16", False, "numbers are sent in bfloat16", (False, True)),
+            Constant("NARROW", False, "numbers are sent in bfloat16", (False, True)),
         ),
         variants=(
             {},
@@ -95,8 +95,8 @@ CATALOGUE = [
             {"name": "small"},
             {"name": "rows"},
             {"name": "rows", "V": 1},
-            *({"name": name, "V": V, "BF16": True} for name in ("sum", "shared") for V in (8, 1)),
-            {"name": "small", "BF16": True},
+            *({"name": name, "V": V, "NARROW": True} for name in ("sum", "shared") for V in (8, 1)),
+            {"name": "small", "NARROW": True},
         ),
     )
 ]

@@ -14,8 +14,8 @@ QUIET = 0x400000
 class Cells:
     """V numbers at once."""
 
-    def __init__(self, k: Builder, V: int, BF16: bool) -> None:
-        self.k, self.V, self.BF16 = k, V, BF16
+    def __init__(self, k: Builder, V: int, NARROW: bool) -> None:
+        self.k, self.V, self.NARROW = k, V, NARROW
         self.vec = min(V, 4)
 
     def read(self, x: Pointer, at: Value, where: Any = None) -> list[Value]:
@@ -30,16 +30,16 @@ class Cells:
 
     def words(self, values: list[Value]) -> list[Value]:
         """Numbers as they are sent."""
-        if not self.BF16:
+        if not self.NARROW:
             return values
         return [pair(self.k, *values[j : j + 2]) for j in range(0, self.V, 2)]
 
     def numbers(self, words: list[Value]) -> list[Value]:
         """What was sent, as float32."""
-        return [value for word in words for value in unpaired(word)][: self.V] if self.BF16 else words
+        return [value for word in words for value in unpaired(word)][: self.V] if self.NARROW else words
 
     def send(self, slot: Pointer, at: Value, words: list[Value], where: Any) -> None:
-        if not self.BF16:
+        if not self.NARROW:
             slot.store(at * self.V, words, where=where)
         elif self.V == 1:
             slot.cast(u16).store(at, words[0].to(u16), where=where)
@@ -48,7 +48,7 @@ class Cells:
 
     def arrived(self, slot: Pointer, at: Value, where: Any) -> list[Value]:
         """Words of a slot."""
-        if not self.BF16:
+        if not self.NARROW:
             return slot.load(at * self.V, vec=self.V, where=where)
         if self.V == 1:
             return [slot.cast(u16).load(at, where=where).to(u32)]

@@ -83,7 +83,7 @@ def _kernel(name: str, device: Device, call: Call) -> Kernel:
         form = chosen(name, ranks, most, widths, narrow)
         small, constants = form.name == "small", {"N": ranks, "RANK": rank}
         constants |= {} if small else {"CAPACITY": exchange.capacity, "V": form.V}
-        constants |= {"WIDTHS": widths} if widths else {"BF16": True} if narrow else {}
+        constants |= {"WIDTHS": widths} if widths else {"NARROW": True} if narrow else {}
         number = size // width if widths else size if small else size // form.V
         built = build(source(form.name, ranks, rank), device.arch, tuple(constants.items()))
         launch = device.prepare(built, (form.blocks, 1, 1), (number, polls))

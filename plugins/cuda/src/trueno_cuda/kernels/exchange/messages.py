@@ -1,5 +1,8 @@
 # mypy: disable-error-code="valid-type"
-"""Sums and rows with one meeting: every GPU sends its whole part to every other one."""
+"""Sums and rows with one meeting: every GPU sends its whole part to every other one.
+
+Floor: a crossing, and the bytes of all others' parts over the link.
+"""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -94,10 +97,10 @@ def added(terms: list[list[Value]]) -> list[Value]:
 
 def whole(
     k: Builder, x: Pointer, out: Pointer, inbox: Pointer, flags: Pointer, epochs: Pointer, count: Value, polls: Value,
-    *, N: int, RANK: int, CAPACITY: int, V: int, BF16: bool = False, **peers: Pointer,
+    *, N: int, RANK: int, CAPACITY: int, V: int, NARROW: bool = False, **peers: Pointer,
 ) -> None:  # fmt: skip
     """out[i] = the sum of all GPUs' x[i], for `count` vectors."""
-    parts, cells = Parts(k, N, RANK, CAPACITY, V, inbox, flags, epochs, peers), Cells(k, V, BF16)
+    parts, cells = Parts(k, N, RANK, CAPACITY, V, inbox, flags, epochs, peers), Cells(k, V, NARROW)
     parts.send(cells, x, count)
     late = parts.meet(polls)
     slots = {rank: parts.sent(rank) for rank in parts.others}

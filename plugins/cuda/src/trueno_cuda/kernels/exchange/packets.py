@@ -32,31 +32,31 @@ def packets(x: np.ndarray[Any, Any], epoch: int, narrow: bool = False) -> np.nda
 
 def small(
     k: Builder, x: Pointer, out: Pointer, packets: Pointer, epochs: Pointer, count: Value, polls: Value,
-    *, N: int, RANK: int, BF16: bool = False, **peers: Pointer,
+    *, N: int, RANK: int, NARROW: bool = False, **peers: Pointer,
 ) -> None:  # fmt: skip
     """out[i] = the sum of all GPUs' x[i], for `count` numbers, in packets."""
-    first, step, P = k.ctaid * THREADS + k.tid, k.nctaid * THREADS, carried(BF16)
+    first, step, P = k.ctaid * THREADS + k.tid, k.nctaid * THREADS, carried(NARROW)
     epoch = epochs.load(k.ctaid) + 1
     side = k.multiple_of((epoch & 1) * (N * SMALL * 2), WORDS)
     others = {i: peers[f"packets_{i}"] + (side + RANK * SMALL * 2) for i in range(N) if i != RANK}
 
     def numbers(words: list[Value]) -> list[Value]:
-        return [value for word in words for value in (unpaired(word) if BF16 else (word.bits(f32),))]
+        return [value for word in words for value in (unpaired(word) if NARROW else (word.bits(f32),))]
 
     for i in k.range(first, (count + (P - 1)) // P, step):
         at = i * P
         inside = [None, *(at + j < count for j in range(1, P))]
         mine = [x.load(at + j if j else at, where=where) for j, where in enumerate(inside)]
-        data = [pair(k, *mine[j : j + 2]) for j in (0, 2)] if BF16 else [value.bits(u32) for value in mine]
+        data = [pair(k, *mine[j : j + 2]) for j in (0, 2)] if NARROW else [value.bits(u32) for value in mine]
         for pointer in others.values():
             pointer.store(i * WORDS, [data[0], epoch, data[1], epoch], order="relaxed", scope="system")
         terms = []
         for rank in range(N):
             if rank == RANK:
-                terms.append(numbers(data) if BF16 else mine)
+                terms.append(numbers(data) if NARROW else mine)
                 continue
             inbox, turns = packets + (side + rank * SMALL * 2), k.var(u32, 0)
-            arrived = [k.var(u32, NOT_THERE_NARROW if BF16 else NOT_THERE) for _ in data]
+            arrived = [k.var(u32, NOT_THERE_NARROW if NARROW else NOT_THERE) for _ in data]
             with k.loop() as loop:
                 one, seen, two, too = inbox.load(i * WORDS, vec=WORDS, order="relaxed", scope="system")
                 there = (seen == epoch) & (too == epoch)

@@ -25,10 +25,10 @@ def owned(count: int, ranks: int) -> list[slice]:
 
 def shared(
     k: Builder, x: Pointer, out: Pointer, inbox: Pointer, flags: Pointer, epochs: Pointer, count: Value, polls: Value,
-    *, N: int, RANK: int, CAPACITY: int, V: int, BF16: bool = False, **peers: Pointer,
+    *, N: int, RANK: int, CAPACITY: int, V: int, NARROW: bool = False, **peers: Pointer,
 ) -> None:  # fmt: skip
-    """out[i] = the sum of all GPUs' x[i], for `count` vectors; with BF16 each finished sum is rounded, too."""
-    parts, cells = Parts(k, N, RANK, CAPACITY, V, inbox, flags, epochs, peers), Cells(k, V, BF16)
+    """out[i] = the sum of all GPUs' x[i], for `count` vectors; with NARROW each finished sum is rounded, too."""
+    parts, cells = Parts(k, N, RANK, CAPACITY, V, inbox, flags, epochs, peers), Cells(k, V, NARROW)
     share, unroll = (count + (N - 1)) // N, max(2 * parts.unroll // N, 1)
     firsts = [0, *(k.min(share * i, count) for i in range(1, N))]
     lengths = [share, *(k.min(count - first, share) for first in firsts[1:])]

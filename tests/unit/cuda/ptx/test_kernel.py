@@ -1,13 +1,17 @@
 """The signature is the interface; building needs nothing but the standard library."""
 
+import ast
 import re
 import subprocess
 import sys
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import trueno_cuda.ptx
-from trueno_cuda.ptx import BuildError, Type, bf16, f32, f64, kernel, ptr, tensor_map, u8, u16, u32
+from trueno_cuda.ptx import BuildError, Type, bf16, body, f32, f64, kernel, ptr, tensor_map, u8, u16, u32
 from unit.cuda.ptx.assembler import assembled
 
 
@@ -181,3 +185,24 @@ def test_an_error_points_at_the_kernel_s_line() -> None:
     with pytest.raises(BuildError) as caught:
         wrong.build()
     assert any(e.name == "wrong" for e in caught.traceback)
+
+
+def test_one_thread_at_a_time_makes_a_syntax_tree(monkeypatch):
+    """Two at once are a SystemError of Python 3.11, at times, where kernels of several GPUs are built in threads."""
+    running, most = [], []
+
+    def parse(text):
+        running.append(text)
+        most.append(len(running))
+        time.sleep(0.01)
+        running.pop()
+        return ast.parse(text)
+
+    monkeypatch.setattr(body, "ast", SimpleNamespace(**vars(ast) | {"parse": parse}))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: body.fault.__wrapped__(_plain, frozenset()), range(4))) == [""] * 4
+    assert most == [1] * 4
+
+
+def _plain(k):
+    """Nothing wrong."""

@@ -11,9 +11,12 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 BRANCHES = ("when", "otherwise", "loop")
+READING = Lock()
+"""Python 3.11 counts the depth of syntax trees for all threads together, and fails where two of them make one."""
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -44,7 +47,8 @@ def fault(function: Callable[..., None], calls: frozenset[str]) -> str:
     """
     try:
         lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        with READING:
+            tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, SyntaxError):
         return ""
     definition = next((n for n in tree.body if isinstance(n, ast.FunctionDef)), None)

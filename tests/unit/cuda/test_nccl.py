@@ -481,3 +481,27 @@ def test_handles_of_another_dtype(dtype):
     handles = [b.upload(ONE.astype(dtype)) for b in batches]
     with pytest.raises(trueno.TruenoError, match="float32"):
         links.all_reduce(handles)
+
+
+def test_parts_without_elements_beside_others():
+    """A GPU that has nothing to send would not launch, and the others would wait for it."""
+    with Communicator("cuda_emulated:0", "cuda_emulated:1") as links:
+        batches = [trueno.Batch(name) for name in links.devices]
+        handles = [b.upload(np.ones((2, n), np.float32)) for b, n in zip(batches, (0, 3), strict=True)]
+        with pytest.raises(trueno.errors.ShapeError, match="all of them have elements, or none"):
+            links.all_gather(handles, -1)
+
+
+def test_a_batch_that_failed_ends_the_communicator():
+    """What the other GPU has sent would meet a later message."""
+    with Communicator("cuda_emulated:0", "cuda_emulated:1") as links:
+        batches = [trueno.Batch(name) for name in links.devices]
+        for b, h in zip(batches, links.all_reduce([b.upload(np.ones(8, np.float32)) for b in batches]), strict=True):
+            b.keep(h)
+        links.execute(batches)
+        batches[1].close()
+        batches[0].close()
+        with pytest.raises(trueno.TruenoError):
+            links.execute(batches)
+        with pytest.raises(trueno.errors.KernelError, match="make a new communicator"):
+            links.execute(batches)

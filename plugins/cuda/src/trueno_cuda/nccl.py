@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, Final
 
 import numpy as np
-from trueno.errors import DeviceError, DtypeError, OutError, ParameterError, ShapeError
+from trueno.errors import DeviceError, DtypeError, KernelError, OutError, ParameterError, ShapeError
 
 from trueno_cuda.device.launching import opened
 from trueno_cuda.kernels.exchange.inboxes import EXCHANGES, SIDE, Exchange
@@ -50,6 +50,7 @@ class Communicator:
         self._links: Any = None
         self._threads: ThreadPoolExecutor | None = None
         self._exchange: Exchange | None = None
+        self._failed = False
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -70,7 +71,7 @@ class Communicator:
         sum of the parts' magnitudes, or twice that.  Sums are float32, and all GPUs have the same bits.
         """
         shapes, recorded = self._message("all_reduce", arrays, op), self._recorded("all_reduce", arrays)
-        if precision not in PRECISIONS:
+        if not isinstance(precision, str) or precision not in PRECISIONS:
             raise ParameterError(f"all_reduce: precision is {precision!r}; it is one of {', '.join(PRECISIONS)}")
         if recorded:
             if op != "sum" or out is not None:
@@ -123,13 +124,24 @@ class Communicator:
         return results
 
     def execute(self, batches: Sequence[Any], *, wait: bool = True) -> None:
-        """Execute a batch of each GPU, all at once; wait: as of `Batch.execute`.  The first error ends it."""
+        """Execute a batch of each GPU, all at once; wait: as of `Batch.execute`.
+
+        The first error ends it, and the communicator: what the other GPUs have sent is left behind.
+        """
+        if self._failed:
+            raise KernelError(
+                "Communicator: a batch failed while the others sent their messages, which would meet later ones; make "
+                "a new communicator, and record the batches again"
+            )
         if not isinstance(batches, (list, tuple)) or len(batches) != len(self):
             raise ParameterError(f"execute: give a list of {len(self)} batches, one of each device")
         if self._threads is None:
             self._threads = ThreadPoolExecutor(len(self), "trueno-cuda-gpu")
-        for run in [self._threads.submit(batch.execute, wait=wait) for batch in batches]:
+        runs = [self._threads.submit(batch.execute, wait=wait) for batch in batches]
+        self._failed = True
+        for run in runs:
             run.result()
+        self._failed = False
 
     def close(self) -> None:
         """Wait for all messages, and let go of NCCL; batches that recorded a message stay valid."""
@@ -183,6 +195,9 @@ class Communicator:
     def _record(self, op: Any, handles: Sequence[Any], static: dict[str, Any]) -> list[Any]:
         if any(h.dtype != np.float32 for h in handles):
             raise DtypeError(f"Communicator: a handle is {handles[0].dtype}; batches exchange float32 alone")
+        if len({0 in h.shape for h in handles}) > 1:
+            shapes = ", ".join(str(tuple(h.shape)) for h in handles)
+            raise ShapeError(f"Communicator: the handles have shapes {shapes}; all of them have elements, or none")
         if self._exchange is None:
             self._exchange = EXCHANGES[number] = Exchange(number := next(_numbers), self._gpus, self.side // 4)
         exchange, most = self._exchange, max(int(np.prod(h.shape)) for h in handles)

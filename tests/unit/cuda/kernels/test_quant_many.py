@@ -157,6 +157,20 @@ def test_matrices_of_one_x_are_one_launch():
         assert_near(y - bias, x, w.bytes, w.format, "q8", 2 * np.abs(y).max() * 2.0**-24)
 
 
+@pytest.mark.parametrize("x, want", [(1e-25, 0.0), (1e-3, None)])
+def test_a_large_power_of_two_meets_a_small_x(x, want):
+    """mxfp4 of codes 6 and scales 2^121: neither an Inf nor a NaN where the product is finite."""
+    w = np.full((3, 17), 0x77, np.uint8)
+    w[:, 0] = 249
+    with trueno.use("reference"):
+        expected = trueno.quant_matmul(
+            np.full((3, 32), x, np.float32), trueno.QuantizedMatrix(w, (3, 32), "mxfp4"), activations="q8"
+        )
+    got = tiled("mxfp4", w, np.full((3, 32), x, np.float32), True)
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert np.isfinite(got).all() and (want is None or (got == want).all())
+
+
 @pytest.mark.parametrize("m, groups, result, launches", [
     (9, (0, 1, 2), 0, 1), (32, (0, 0, 2), -1, 1), (40, (0, 0, 2), -1, 2), (70, (0, 1, 2), 0, 2),
 ])  # fmt: skip

@@ -59,6 +59,7 @@ class Exchange:
         try:
             self._barrier.wait(WAIT_S)
         except BrokenBarrierError:
+            self._barrier.reset()
             raise KernelError("an exchange waited for the other GPUs; execute their batches in threads") from None
 
 

@@ -275,6 +275,9 @@ class Sums:
         for c, (whole, least) in enumerate(zip(self.whole, self.least, strict=True)):
             dx = x.scales(c)
             for j in range(4):
+                if self.f.e8m0:  # a large power of two would overflow before a small scale of x brought it back
+                    self.totals[c][j].fma(whole[j].to(f32) * dx[j % 2], ds[j // 2])
+                    continue
                 y = whole[j].to(f32) * ds[j // 2]
                 if added:
                     more = least[j].to(f32) * ms[j // 2]

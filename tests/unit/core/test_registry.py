@@ -431,14 +431,15 @@ def test_ctrl_c_as_a_load_begins_does_not_mark_it_as_under_way(tmp_path):
 def test_ctrl_c_that_ends_a_wait_for_a_load_leaves_it_to_others(tmp_path):
     write(tmp_path, "works")
     code = """
-    import _thread, json, threading, time
+    import json, signal, threading, time
     from trueno.discovery import registry
     entry, held = registry.entries()["works"], threading.Event()
     def other():
         with entry._lock:
             held.set()
             time.sleep(2)  # until the main thread waits, also on a busy machine
-            _thread.interrupt_main()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(1)  # so that its wait ends by this, and not by the lock
     threading.Thread(target=other).start()
     held.wait()
     try:

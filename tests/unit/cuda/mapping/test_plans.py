@@ -69,7 +69,7 @@ def results(folder):
     )
     words = {"DEEP": folder / "deep.gguf", "TINY": folder / "tiny.gguf", "PAGE": folder / "page.html"}
     commands = [
-        [str(words.get(w, w)).replace("LINE", str(line + 9)) for w in [*command, "--no-ptxas"]]
+        [str(words.get(w, w)).replace("LINE", str(line + 3)) for w in [*command, "--no-ptxas"]]
         for command in COMMANDS.values()
     ]
     (folder / "engine_that_returns_none.py").write_text("def step(path, backend, tokens, prefill): pass\n")

@@ -10,7 +10,11 @@ block of w: groups' scales and mins are whole numbers as well; a block becomes f
 The first blocks of w are read while x is still being rounded: a launch is behind that of `fragments`, which lets it
 begin after its own wait, or behind one like itself, so what wrote w has ended.
 
-Floor: the bytes of w, at 4.28 TB/s on an H200; int8 mma.sync is the limit from some 32 rows on.
+Floor: the bytes of w, at 4.28 TB/s on an H200; int8 mma.sync is the limit from some 32 rows on.  Measured there in a
+chain of a graph, weights cold, for 8, 16 and 32 rows of x: two of 18944x3584 in q4_k 26.2, 30.2 and 45.3 us, 68, 59
+and 39 % of the floor; 3584x18944 in q4_k 15.6, 17.5 and 24.8 us, in q6_k 21.7, 26.6 and 37.9; 152064x3584 in q6_k 135,
+162 and 248 us.  Of 32 rows, x does not fit the first cache, and is read from the second again for each tile: where w
+was not copied, the first took 18 us without reading x, and 39 with it.
 """
 
 from collections.abc import Sequence

@@ -15,6 +15,7 @@ from trueno.backend import COLUMN, FORMATS, Format
 
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.quant.parts import SMALL, coded
+from trueno_cuda.kernels.quant.task import aligned
 from trueno_cuda.kernels.source import build
 from trueno_cuda.ptx import Kernel, Value, f32, ptr, s8x4, s32, u8, u32
 from trueno_cuda.ptx.builder import ParamType
@@ -25,7 +26,6 @@ WARPS = 8
 THREADS = 32 * WARPS
 ROUNDING = 8
 """Blocks that a multiprocessor is to have while x is rounded: all of its threads."""
-ALIGN = 256
 
 
 def grain_of(f: Format) -> int:
@@ -175,7 +175,7 @@ class Fragments:
         self.at, self.nbytes = list[int](), 0
         for stride in self.strides:
             self.at.append(self.nbytes)
-            self.nbytes += -(-padded // EIGHT * stride // ALIGN) * ALIGN
+            self.nbytes += aligned(padded // EIGHT * stride)
 
     def places(self, scratch: int, first: int = 0) -> list[int]:
         """Addresses of what there is of the rows from number `first` on, in whole eights."""

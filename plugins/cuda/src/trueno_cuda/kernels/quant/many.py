@@ -27,7 +27,7 @@ from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.quant import decoding
 from trueno_cuda.kernels.quant.parts import RIGHT, ByRow, parts
-from trueno_cuda.kernels.quant.task import Task
+from trueno_cuda.kernels.quant.task import Numbered, Task, aligned
 from trueno_cuda.kernels.quant.tiling import Tiled
 from trueno_cuda.kernels.store import Store
 from trueno_cuda.ptx import bf16, f32
@@ -40,7 +40,6 @@ COLUMNS = 16
 """Where blocks do not lie along k, a band is a multiple of so many blocks, which begin at multiples of 16 bytes."""
 MOST_TILED = 320
 """Rows of x up to which "q8" is multiplied in 8 bits, by `tiles`, which read w again for every 64 of them."""
-ALIGN = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,6 @@ class Band:
     at: int
     decoding: list[ArrayLaunch]
     product: ProductLaunch
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGN) * ALIGN
 
 
 class Many:
@@ -81,9 +76,9 @@ class Many:
         unit = ROWS if along else COLUMNS * f.elements
         step = min(max(band // (2 * depth) // unit, 1) * unit, -(-n // unit) * unit)
         step = -(-n // -(-n // step) // unit) * unit  # bands alike
-        self.factors = _aligned(2 * m * depth)
-        self.numbers = self.factors + (_aligned(4 * m) if self.split else 0)
-        self.nbytes = _aligned(self.numbers + 2 * min(step, n) * depth)
+        self.factors = aligned(2 * m * depth)
+        self.numbers = self.factors + (aligned(4 * m) if self.split else 0)
+        self.nbytes = aligned(self.numbers + 2 * min(step, n) * depth)
         self.bands = []
         for first in range(0, n, step):
             rows = min(step, n - first)
@@ -131,15 +126,15 @@ class Together:
     ) -> None:  # fmt: skip
         self.device, self.members, self.x, self.operands = device, members, x, operands
         self.sizes, self.activations, self.guarded = (m, k), activations, guarded
-        self._planned: dict[bool, list[tuple[Many | Tiled, list[tuple[int, Task]]]]] = {}
+        self._planned: dict[bool, list[tuple[Many | Tiled, list[Numbered]]]] = {}
         self.results = [4 * m * p.n if p.result < 0 else 0 for p in members]
 
-    def _plan(self, wide: bool) -> list[tuple[Many | Tiled, list[tuple[int, Task]]]]:
+    def _plan(self, wide: bool) -> list[tuple[Many | Tiled, list[Numbered]]]:
         """What is launched, and for which products; a matrix without rows needs nothing."""
         if wide in self._planned:
             return self._planned[wide]
         device, (m, k), tasks = self.device, self.sizes, [(i, p) for i, p in enumerate(self.members) if p.n]
-        plan: list[tuple[Many | Tiled, list[tuple[int, Task]]]] = []
+        plan: list[tuple[Many | Tiled, list[Numbered]]] = []
         if self.activations == "q8" and m <= MOST_TILED:
             for _, run in groupby(tasks, lambda each: FORMATS[each[1].format].activations):
                 some = list(run)
@@ -158,12 +153,12 @@ class Together:
         status = results[-1:] if self.guarded else ()
         plan = self._plan(not any(p % 16 for p in (*operands, *results)))
         need = max(each.nbytes for each, _ in plan)
-        memory = self.device.scratch(need + sum(map(_aligned, self.results)))
+        memory = self.device.scratch(need + sum(map(aligned, self.results)))
         scratch, made = memory.data.ptr, list[int]()
         at, partner, x = scratch + need, None, operands[self.x]  # partner: of the rounding that scratch holds
         for p, nbytes in zip(self.members, self.results, strict=True):
             made.append(at if p.result < 0 else results[p.result])
-            at += _aligned(nbytes)
+            at += aligned(nbytes)
         for each, tasks in plan:
             if isinstance(each, Tiled):
                 each.run(scratch, x, operands, made, floats, status)

@@ -132,14 +132,17 @@ def pointers_of(form: Any) -> tuple[dict[str, ParamType], dict[str, ParamType]]:
     return pointers, floats
 
 
+def sizes_of(form: Any) -> dict[str, ParamType]:
+    """Parameters of a kernel's sections: rows, what a block has of them, and the first block."""
+    return {f"{name}{n}": u32 for n in range(len(form.sections)) for name in ("rows", "share", "start")}
+
+
 def params(form: Form) -> dict[str, ParamType]:
     """Parameters of the kernel: x, then those of its parts, with their sizes."""
     pointers, floats = pointers_of(form)
     wholes: dict[str, ParamType] = {"depth": u32}
     wholes |= {f"row_bytes{i}": u32 for i in range(len(form.parts))}
-    for n in range(len(form.sections)):
-        wholes |= {f"rows{n}": u32, f"share{n}": u32, f"start{n}": u32}
-    return {"x": ptr(f32)} | pointers | wholes | floats
+    return {"x": ptr(f32)} | pointers | wholes | sizes_of(form) | floats
 
 
 @cache

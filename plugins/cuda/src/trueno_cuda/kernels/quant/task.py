@@ -5,6 +5,17 @@ from typing import NamedTuple
 
 from trueno_cuda.kernels.epilogue import Epilogue
 
+ALIGN = 256
+
+
+def aligned(nbytes: int) -> int:
+    """Bytes of scratch behind which the next array may begin."""
+    return -(-nbytes // ALIGN) * ALIGN
+
+
+Numbered = tuple[int, "Task"]
+"""A product with its number in the call."""
+
 
 class Task(NamedTuple):
     """One of several products of one x (see `products.Product`).

@@ -51,8 +51,7 @@ class Direct:
 
     def enter(self, tile: Value) -> None:
         """A tile begins."""
-        s, k = self.s, self.k
-        self.rows = [k.min(tile * ROWS + s.group + more, s.rows - 1) for more in (0, ROWS // 2)]
+        self.rows = self.s.own_rows(tile)
 
     def step(self, span: Value) -> None:
         """A span of the tile begins."""
@@ -168,8 +167,7 @@ class TileRing:
 
     def enter(self, tile: Value) -> None:
         """A tile begins."""
-        s, k = self.s, self.k
-        rows = [k.min(tile * ROWS + s.group + more, s.rows - 1) for more in (0, ROWS // 2)]
+        rows = self.s.own_rows(tile)
         self.lows = [
             [row * pitch & (CHUNK - 1) for row in rows] if moved else []
             for pitch, moved in zip(self.pitches, self.shifted, strict=True)

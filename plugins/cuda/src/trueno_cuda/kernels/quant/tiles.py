@@ -28,7 +28,7 @@ from trueno_cuda.kernels.quant.blocks import Block, Blocks, Head
 from trueno_cuda.kernels.quant.ending import Ending, each_section
 from trueno_cuda.kernels.quant.fragments import EIGHT, Layout, grain_of, in_order, pairs_of
 from trueno_cuda.kernels.quant.parts import SMALL
-from trueno_cuda.kernels.quant.rows import Part, pointers_of
+from trueno_cuda.kernels.quant.rows import Part, pointers_of, sizes_of
 from trueno_cuda.kernels.quant.tile_ring import ROWS, SPAN, Direct, TileRing, row_bytes
 from trueno_cuda.kernels.source import build
 from trueno_cuda.ptx import Kernel, Value, f32, s8x4, s32, u8, u32, u64
@@ -302,6 +302,10 @@ class Section:
         self.group, self.t = k.lane // 4, k.lane % 4
         self.place, self.turn = k.warp // form.turns, k.warp % form.turns
 
+    def own_rows(self, tile: Value) -> list[Value]:
+        """The lane's two rows of a tile; the last row stands for those behind it."""
+        return [self.k.min(tile * ROWS + self.group + more, self.rows - 1) for more in (0, ROWS // 2)]
+
     def write(self) -> None:
         k, form = self.k, self.form
         first = (k.ctaid - self.start) * self.share
@@ -371,9 +375,7 @@ def tiles(arch: str, form: Form) -> Kernel:
         ending.end()
 
     pointers, floats = pointers_of(form)
-    wholes: dict[str, ParamType] = {"m": u32, "depth": u32}
-    for n in range(len(form.sections)):
-        wholes |= {f"rows{n}": u32, f"share{n}": u32, f"start{n}": u32}
+    wholes: dict[str, ParamType] = {"m": u32, "depth": u32, **sizes_of(form)}
     names = "_".join(dict.fromkeys(part.word for part in form.parts))
     sizes = f"{form.columns}x{form.high}x{form.turns}_r{form.resident}_s{form.stages}"
     name = f"quant_tiles_{names}_{sizes}{'_guarded' * form.guarded}"

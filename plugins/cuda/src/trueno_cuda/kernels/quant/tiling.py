@@ -15,7 +15,7 @@ from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.quant.blocks import access_of
 from trueno_cuda.kernels.quant.fragments import EIGHT, Fragments, Layout
 from trueno_cuda.kernels.quant.rows import Part
-from trueno_cuda.kernels.quant.task import Task, shares
+from trueno_cuda.kernels.quant.task import Numbered, Task, shares
 from trueno_cuda.kernels.quant.tile_ring import CHUNK, ROWS, SPAN
 from trueno_cuda.kernels.quant.tiles import Form, tiles
 
@@ -71,13 +71,13 @@ def choose(
 
 class Planned(NamedTuple):
     """A launch for the rows of x from number `first` on: the names of its inputs, and its products with their numbers
-    in the call; kept: whether each one's result is stored; guarded: whether it looks at them."""
+    in the call; stored: the numbers of those whose results are; guarded: whether it looks at them."""
 
     launch: Any
     first: int
     inputs: tuple[str, ...]
-    tasks: list[tuple[int, Task]]
-    kept: list[bool]
+    tasks: list[Numbered]
+    stored: set[int]
     guarded: bool
 
 
@@ -89,7 +89,7 @@ class Tiled:
     """
 
     def __init__(
-        self, device: Device, tasks: Sequence[tuple[int, Task]], m: int, k: int, wide: bool, *, guarded: bool = False,
+        self, device: Device, tasks: Sequence[Numbered], m: int, k: int, wide: bool, *, guarded: bool = False,
         tuning: Tuning = PLANNED,
     ) -> None:  # fmt: skip
         self.device, self.sizes, self.wide, self.guarded, self.tuning = device, (m, k), wide, guarded, tuning
@@ -102,16 +102,13 @@ class Tiled:
             for sections in _launches(tasks, -(-count // EIGHT)):
                 self.launches.append(self._launch(sections, first, count))
 
-    def _launch(self, sections: Sequence[Sequence[tuple[int, Task]]], first: int, count: int) -> Planned:
+    def _launch(self, sections: Sequence[Sequence[Numbered]], first: int, count: int) -> Planned:
         device, (_, k), tasks = self.device, self.sizes, [each for section in sections for each in section]
         read = {i for section in sections for _, task in section for where, i in task.beside if where == "result"}
         read &= {i for i, _ in tasks}  # by others of its section
-        kept = [task.result >= 0 or i not in read for i, task in tasks]
-        guarded = self.guarded and all(
-            task.result >= 0 for (_, task), stored in zip(tasks, kept, strict=True) if stored
-        )
-        parts = tuple(tuple(self._part(section, *each, kept=kept[tasks.index(each)]) for each in section)
-                      for section in sections)  # fmt: skip
+        stored = {i for i, task in tasks if task.result >= 0 or i not in read}
+        guarded = self.guarded and all(task.result >= 0 for i, task in tasks if i in stored)
+        parts = tuple(tuple(self._part(section, task, i in stored) for i, task in section) for section in sections)
         staged = all(part.access == CHUNK for section in parts for part in section) and k > 0
         heights = [-(-section[0][1].n // ROWS) for section in sections]
         form = choose(parts, -(-count // EIGHT), sum(heights), -(-k // SPAN), device, staged, guarded, self.tuning)
@@ -123,9 +120,9 @@ class Tiled:
             start += -(-high // share)
         kernel = tiles(device.arch, form).behind()  # x's rounding, or a launch like this one, which have waited
         launch = device.prepare(kernel, (start, 1, 1), numbers)
-        return Planned(launch, first, tuple(form.layout.pointers), tasks, kept, guarded)
+        return Planned(launch, first, tuple(form.layout.pointers), tasks, stored, guarded)
 
-    def _part(self, section: Sequence[tuple[int, Task]], number: int, task: Task, *, kept: bool) -> Part:
+    def _part(self, section: Sequence[Numbered], task: Task, kept: bool) -> Part:
         """The matrix of a task, as the kernel reads it."""
         f, places = FORMATS[task.format], {i: at for at, (i, _) in enumerate(section)}
         nbytes = f.row_bytes(self.sizes[1])
@@ -140,22 +137,19 @@ class Tiled:
     ) -> None:  # fmt: skip
         """Launch it all, on these addresses.  made: of every product's result, by its number in the call."""
         self.fragments.launch((x, *self.fragments.places(scratch)))
-        for launch, first, inputs, tasks, kept, guarded in self.launches:
+        for launch, first, inputs, tasks, stored, guarded in self.launches:
             places = dict(zip(self.names, self.fragments.places(scratch, first), strict=True))
             pointers, numbers, here = [places[name] for name in inputs], list[float](), {i for i, _ in tasks}
-            for (i, task), stored in zip(tasks, kept, strict=True):
+            for i, task in tasks:
                 moved = {"e": 4 * first * task.n, "r": 4 * first, "w": 0, "u": 0}
                 pointers.append(operands[task.matrix])
-                if stored:
+                if i in stored:
                     pointers.append(made[i] + moved["e"])
                 for (where, n), kind in zip(task.beside, task.epilogue.beside if task.epilogue else "", strict=True):
                     if where == "operand" or n not in here:
                         pointers.append((operands if where == "operand" else made)[n] + moved[kind])
                 numbers += floats[task.floats]
             launch([*pointers, *(status if guarded else ())], numbers)
-
-
-Numbered = tuple[int, Task]
 
 
 def _launches(tasks: Sequence[Numbered], columns: int) -> Iterator[list[list[Numbered]]]:

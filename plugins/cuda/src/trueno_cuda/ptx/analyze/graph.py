@@ -198,8 +198,7 @@ class Graph:
 
     @cached_property
     def endless(self) -> list[set[int]]:
-        """Parts without a way out, in which every block leads to every other: one of each piece of the text that
-        threads do not leave."""
+        """Parts without a way out, in which every block leads to every other."""
         caught = self.reachable - self.ending
         follow = [self.blocks[n].successors if n in caught else [] for n in range(len(self.blocks))]
         return sinks(sorted(caught), follow)

@@ -94,9 +94,9 @@ def intervals(parent: dict[int, int], root: int) -> tuple[dict[int, int], dict[i
 
 
 def sinks(nodes: list[int], follow: list[list[int]]) -> list[set[int]]:
-    """Of what each of some nodes leads to, and was not passed before, the smallest part that no edge leaves.
+    """The parts that no edge leaves, of a graph in which every node has a way on.
 
-    nodes: all that have a way on, in the order in which they are passed.  Parts are strong components (Tarjan 1972).
+    nodes: all of them, in the order in which they are passed.  Parts are strong components (Tarjan 1972).
     """
     result: list[set[int]] = []
     index: dict[int, int] = {}
@@ -107,7 +107,6 @@ def sinks(nodes: list[int], follow: list[list[int]]) -> list[set[int]]:
     for seed in nodes:
         if seed in index:
             continue
-        found: list[set[int]] = []
         index[seed] = low[seed] = len(index)
         held.append(seed)
         inside.add(seed)
@@ -135,11 +134,9 @@ def sinks(nodes: list[int], follow: list[list[int]]) -> list[set[int]]:
                     del held[start:]
                     inside -= part
                     if leaves.isdisjoint(part):
-                        found.append(part)
+                        result.append(part)
                     if stack:
                         leaves.add(stack[-1][0])
                 elif stack:
                     low[stack[-1][0]] = min(low[stack[-1][0]], low[at])
-        if found:
-            result.append(min(found, key=lambda part: (len(part), min(part))))
     return result

@@ -89,17 +89,16 @@ class Uniformity:
         """
         graph, above, todo = self.graph, self._above[level], [branch]
         parents, depths = graph.postdominator, graph.postdepth
-        many = len(graph.blocks) + 1  # where no way leads to the end
         while todo:
             n = todo.pop()
-            end = depths.get(parents.get(n, OUT), 0)
+            end = depths[parents[n]]
             for at in graph.blocks[n].successors:
                 while True:
                     while above[at] != at:
                         above[at] = at = above[above[at]]
-                    if depths.get(at, many) <= end:
+                    if depths[at] <= end:
                         break
-                    above[at] = parents.get(at, OUT)
+                    above[at] = parents[at]
                     self.regions[at] = min(self.regions[at], level)
                     if len(graph.blocks[at].successors) > 1:
                         todo.append(at)

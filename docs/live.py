@@ -25,7 +25,7 @@ SUFFIXES = (".py", ".js", ".toml")
 LIMIT = 600
 """Seconds for the child; most of its time compiles kernels."""
 PROMPT, NEW, CONTEXT = (300, 5, 77), 24, 256
-"""Tokens of the prompt that the page begins with, tokens after it, and the most of both that the module takes."""
+"""Tokens that the page begins with, how many come after them, and the most of both that the module takes."""
 ROWS, WIDTH, SIDE = 256, 1024, 256
 """Shapes of the page of functions."""
 

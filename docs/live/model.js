@@ -22,7 +22,7 @@ live(document.querySelector("#model"), async (place) => {
   const form = element("form"), prompt = element("input"), count = element("input"), button = element("button", "Generate");
   const shown = element("p", "", "live-tokens"), facts = element("p"), verdict = element("p");
   prompt.value = engine.prompt.join(" ");
-  prompt.ariaLabel = "token ids of the prompt";
+  prompt.ariaLabel = "token ids to begin with";
   Object.assign(count, { type: "number", value: engine.tokens.length, min: 1, max: engine.context - 1 });
   count.ariaLabel = "new tokens";
   button.className = "md-button";
@@ -34,7 +34,7 @@ live(document.querySelector("#model"), async (place) => {
     const odd = words.find((word) => !/^\d+$/.test(word) || Number(word) >= engine.vocabulary);
     for (const line of [shown, facts, verdict]) line.textContent = "";
     if (!ids.length || odd !== undefined)
-      throw new Error(`The prompt must be whole numbers from 0 to ${engine.vocabulary - 1}, and holds ${odd ?? "none"}.`);
+      throw new Error(`A prompt must be whole numbers from 0 to ${engine.vocabulary - 1}, and holds ${odd ?? "none"}.`);
     if (!(wanted >= 1) || ids.length + wanted > engine.context)
       throw new Error(`Prompt and new tokens are ${ids.length + wanted}; the module takes ${engine.context} at most.`);
     const tokens = [], before = submits, start = performance.now();

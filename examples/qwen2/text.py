@@ -43,7 +43,7 @@ def completions(
     if most > model.config.context:
         raise EngineError(f"a prompt and {n} new tokens take {most}, and the context has {model.config.context}")
     empty, numbers = model.cache(most, rows + 1), {}
-    taken: list[Any] = [None] * rows  # what a row computes: the prompt's place, its cache, and its tokens
+    taken: list[Any] = [None] * rows  # what a row computes: a prompt's place, its cache, and its tokens
     while waiting or any(taken):
         for row in range(rows):
             while waiting and taken[row] is None:

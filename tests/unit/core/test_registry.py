@@ -433,6 +433,7 @@ def test_ctrl_c_that_ends_a_wait_for_a_load_leaves_it_to_others(tmp_path):
     code = """
     import json, signal, threading, time
     from trueno.discovery import registry
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
     entry, held = registry.entries()["works"], threading.Event()
     def other():
         with entry._lock:

@@ -147,7 +147,7 @@ class Graph:
             path = []
             while n not in result:
                 path.append(n)
-                n = self.postdominator.get(n, OUT)
+                n = self.postdominator[n]
             depth = result[n]
             for n in reversed(path):
                 depth += 1
@@ -162,12 +162,12 @@ class Graph:
             targets = dict.fromkeys(self.blocks[n].successors)
             if len(targets) < 2:
                 continue
-            end = self.postdominator.get(n, OUT)
+            end = self.postdominator[n]
             for target in targets:
                 at = target
                 while at not in (OUT, end) and self.effort > 0:
                     result[at].add((n, target))
-                    at = self.postdominator.get(at, OUT)
+                    at = self.postdominator[at]
                     self.effort -= 1
         return result
 

@@ -316,3 +316,18 @@ def test_asm_is_counted() -> None:
     assembled(built)
     assert built.escapes == ("brev.b32 {out}, {0};", "membar.gl")
     assert make(lambda k: k.asm("st.async.weak.shared::cluster [%r1], 1;")).version == "8.1"
+
+
+def test_division_by_a_power_of_two_is_a_shift_or_a_mask():
+    """ptxas divides by it as by any other number; other numbers, and signed ones, are divided."""
+
+    @kernel(threads=32)
+    def divided(k, out: ptr(u32), n: u32):
+        left = k.var(u32, n)
+        left //= 16
+        signed = k.div(n.bits(s32), 8).bits(u32)
+        for i, value in enumerate((n // 8, n % 8, k.div(n, 1 << 31), n // 12, n % 12, left.value, signed)):
+            out.store(i, value)
+
+    text = divided.build("sm_80").text
+    assert [text.count(word) for word in ("shr.u32", "and.b32", "div.u32", "rem.u32", "div.s32")] == [3, 1, 1, 1, 1]

@@ -44,7 +44,7 @@ class Arithmetic(Conversions):
 
     def apply(self, name: str, *args: Value | Number, out: Var | None = None, **options: Any) -> Value:
         """Emit the instruction that `name` means for these operands."""
-        args = tuple(map(plain, args))
+        name, args = _shifted(name, tuple(map(plain, args)))
         form = self._form(name, args)
         if (same := _neutral(name, args)) is not None and out is None:
             self.read(same)
@@ -259,6 +259,17 @@ def _neutral(name: str, args: Sequence[Value | Number]) -> Value | None:
     )
     fits = isinstance(number, int) and number == (1 if name == "mul" else 0) and not isinstance(number, bool)
     return value if fits and type(value) is Value and value.type.integer else None
+
+
+def _shifted(name: str, args: tuple[Value | Number, ...]) -> tuple[str, tuple[Value | Number, ...]]:
+    """Division of an unsigned number by a power of two as a shift or a mask: ptxas divides by it as by any other."""
+    if name not in ("div", "rem") or len(args) != 2:
+        return name, args
+    a, b = args
+    power = isinstance(a, Value) and a.type.kind == "u" and type(b) is int and b > 0 and not b & b - 1
+    if not power or b >= 1 << a.type.bits:  # type: ignore[union-attr, operator]
+        return name, args
+    return ("shr", (a, b.bit_length() - 1)) if name == "div" else ("and_", (a, b - 1))  # type: ignore[union-attr, operator]
 
 
 def _multiple(name: str, args: Sequence[Value | Number], form: Form) -> int:

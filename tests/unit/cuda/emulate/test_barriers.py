@@ -121,6 +121,22 @@ def test_a_block_may_wait_for_a_later_one(monkeypatch):
     assert {f.kind for f in report.findings} == {"deadlock"} and "spins" in report.findings[0].message
 
 
+def test_what_another_block_sent_is_written():
+    """A block reads what the other one wrote to its memory; to read a word that no block wrote is a finding."""
+    body = """
+        .shared .align 4 .b8 s[512]; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, s; mad.lo.u32 %r4, %r1, 4, %r3;
+        barrier.cluster.arrive.relaxed; barrier.cluster.wait;
+        xor.b32 %r6, %r2, 1; mapa.shared::cluster.u32 %r7, %r4, %r6; mad.lo.u32 %r5, %r2, 1000, %r1;
+        st.shared::cluster.u32 [%r7], %r5; barrier.cluster.arrive; barrier.cluster.wait; ld.shared.u32 %r8, [%r4+{}];
+        mov.u32 %r9, %ctaid.x; mad.lo.u32 %r9, %r9, 64, %r1; mad.wide.u32 %rd3, %r9, 4, %rd1; st.global.u32 [%rd3], %r8; ret;"""
+    out, report = run(body.format(0), blocks=2, words=128, cluster=2)
+    np.testing.assert_array_equal(out.reshape(2, 64), [[1000 + t for t in range(64)], list(range(64))])
+    assert not report.findings, report
+    _, report = run(body.format(4), blocks=2, words=128, cluster=2)
+    (found,) = report.findings
+    assert found.kind == "uninitialised-shared" and found.count == 2
+
+
 def test_clusters_share_memory():
     body = """
         .shared .align 4 .b8 s[256]; mov.u32 %r2, %cluster_ctarank; mov.u32 %r3, s; mad.lo.u32 %r4, %r1, 4, %r3;

@@ -96,6 +96,8 @@ def test_barriers_and_fences() -> None:
         k.sync_warp()
         k.sync_warp(0xFF)
         k.sync_cluster()
+        k.arrive_cluster()
+        k.wait_cluster()
         for what in ("block", "gpu", "system", "cluster", "async", "mbarrier_init"):
             k.fence(what)
         k.wait_for_previous_grid()
@@ -106,6 +108,8 @@ def test_barriers_and_fences() -> None:
     text = built(waiting).text
     for line in ("bar.sync 0;", "bar.sync 3, 64;", "bar.arrive 4, 64;", "bar.warp.sync 255;", "griddepcontrol.wait;"):
         assert line in text
+    assert text.count("barrier.cluster.arrive;") == 1 and text.count("barrier.cluster.wait;") == 2
+    assert text.count("barrier.cluster.arrive.relaxed;") == 1
 
 
 def test_the_number_of_the_warp_in_other_blocks() -> None:

@@ -31,7 +31,7 @@ def typed(
     threads: int,
     operands: Mapping[str, Any],
     blocks_per_sm: int | None = None,
-    cluster: int | None = None,
+    cluster: int | tuple[int, ...] | None = None,
 ) -> Source:
     """A kernel of `function` whose launch parameters are these, by name and type, in this order.
 

@@ -84,6 +84,20 @@ class Collectives(Memory):
         self.emit("barrier.cluster.wait")
         self.path.sync("block")
 
+    def arrive_cluster(self) -> None:
+        """Say that this block has begun, without waiting, and without ordering any access to memory.
+
+        A block may write to another one's shared memory as soon as that has begun: behind `k.wait_cluster()`, which
+        must come before the next barrier of the cluster.
+        """
+        self.path.require(Uniformity.BLOCK, "k.arrive_cluster()")
+        self.emit("barrier.cluster.arrive.relaxed")
+
+    def wait_cluster(self) -> None:
+        """Wait until all blocks of the cluster got to `k.arrive_cluster()`."""
+        self.path.require(Uniformity.BLOCK, "k.wait_cluster()")
+        self.emit("barrier.cluster.wait")
+
     def fence(self, what: str = "gpu") -> None:
         """Order memory accesses for a `block`, `cluster`, the `gpu`, the `system`, or for `async` copies.
 

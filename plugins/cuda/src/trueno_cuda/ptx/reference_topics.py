@@ -84,7 +84,7 @@ TOPICS: Final = (
     Topic(
         "Clusters",
         "sm_90: blocks that run together and reach each other's shared memory; @kernel(cluster=2) says how many.",
-        ("k.in_block", "k.sync_cluster", "barrier.arrive_in"),
+        ("k.in_block", "k.sync_cluster", "k.arrive_cluster", "k.wait_cluster", "barrier.arrive_in"),
     ),
     Topic(
         "Matrix products of a warp",

@@ -66,7 +66,7 @@ sm_90   7.8  ^(add|sub|mul|tanh|ex2|setp|atom|red)\\..*bf16|^cvt\\.rn\\.(bf16\\.
 sm_90   7.8  ^stmatrix|^griddepcontrol|^mbarrier\\.try_wait|^barrier\\.cluster|^mapa
 sm_90   7.8  ::cluster|\\.cluster\\b|%cluster|^\\.reqnctapercluster
 sm_90   8.0  ^cp\\.(reduce\\.)?async\\.bulk|expect_tx|^elect|^fence\\.(proxy|mbarrier_init)|^prefetch\\.tensormap
-sm_90   8.0  ^mbarrier\\.arrive\\.release\\.cluster|^barrier\\.cluster\\.\\w+\\.(acquire|release)
+sm_90   8.0  ^mbarrier\\.arrive\\.release\\.cluster|^barrier\\.cluster\\.\\w+\\.(acquire|release|relaxed)
 sm_90   8.1  ^st\\.async|^red\\..*\\.v[248]\\.
 sm_90a  8.0  ^wgmma|^setmaxnreg
 sm_100  8.8  ^(ld|st)\\..*\\.v8\\.|^(min|max)3\\.

@@ -6,6 +6,7 @@
     mma        attention_decode by matrix products of a warp: 16 bits or q8_0, heads of multiples of 32 or 64
     warp       what a warp of it does; blocks, what is different for q8_0
     join       the last kernel of both: shares of the keys become results, with a sink where there is one
+    meet       mma and join in one launch, by the blocks of a cluster
     attend     attention_decode in the table: shares, launches, and the call
     shares     which keys a block takes, and where they lie
     cells      reading keys and values

@@ -1,8 +1,9 @@
 """attention_decode in the table of kernels: shares of the keys, launches, and the call.
 
 Keys are cut into as many shares as fill the GPU, by what the table can hold at most; the device cuts each sequence's
-own keys into so many.  A second kernel joins them, so a call is two launches, and one recording of them serves every
-length.
+own keys into so many, and one recording serves every length.  Where the blocks of a cluster can do it without more
+turns than a launch takes, they join their shares themselves (`meet`), and a call is one launch; else a second kernel
+joins them.
 """
 
 from collections.abc import Sequence
@@ -15,14 +16,15 @@ from trueno.backend import Call, Kernel
 from trueno.errors import KernelError
 
 from trueno_cuda.device.protocol import Device, Launch
-from trueno_cuda.kernels.caches import decode, join, mma
+from trueno_cuda.kernels.caches import decode, join, meet, mma
 from trueno_cuda.kernels.caches.cells import Rows
 from trueno_cuda.kernels.caches.join import LOG2_E, MOST_PARTS
-from trueno_cuda.kernels.caches.shares import FAR, divisor
-from trueno_cuda.kernels.caches.warp import WIDTH, rows_of, step_of
+from trueno_cuda.kernels.caches.shares import FAR, WARPS, divisor
+from trueno_cuda.kernels.caches.warp import EACH, WIDTH, rows_of, step_of
 from trueno_cuda.kernels.operands import SHAPES, VECTOR, Shape, build
 from trueno_cuda.kernels.product import overlaps
 from trueno_cuda.kernels.table import KERNELS, RATES
+from trueno_cuda.ptx import TARGETS
 
 MOST_HEADS = 65535
 """Of keys, and shares with them: what the second axis of a grid holds."""
@@ -38,13 +40,32 @@ RESIDENT = {("q8_0", 1): 2, ("q8_0", 2): 2, ("f16", 2): 2, ("bf16", 2): 2}
 MOST_WAVES = 4
 WORTH = 512
 """Keys that a share has at least, where blocks are so many that some wait for others."""
+CLUSTERED = 90
+"""The first architecture with clusters."""
+PORTABLE, LARGE = 8, 16
+"""Blocks of a cluster on every such GPU; on those of `WIDE`, whose groups of multiprocessors have as many."""
+WIDE = (90, 100)
+SOME, TURNS = 16, 2
+"""Sequences times heads of keys from which on shares may take so many turns along the keys, and not one."""
+
+
+class Tuning(NamedTuple):
+    """Of calls that `meet` takes.  blocks: of a cluster, -1: none, and a second launch.  warps: of a block.  0: as
+    planned, and both or none."""
+
+    blocks: int = 0
+    warps: int = 0
+
+
+PLANNED, TWICE = Tuning(), Tuning(-1)
 
 
 class Plan(NamedTuple):
-    """Launches of a call: shares of `shares` parts of `rows` rows, none where no key can be seen, and their join."""
+    """Launches of a call: shares of `shares` parts of `rows` rows, none where no key can be seen, and their join, none
+    where blocks join shares themselves."""
 
     share: Launch | None
-    join: Launch
+    join: Launch | None
     shares: int
     rows: int
     e: int
@@ -110,13 +131,28 @@ def by_sums(device: Device, s: Sizes, wide: bool) -> tuple[Launch, int]:
     return device.prepare(kernel, (s.b * tiles, s.hk * sides, splits), numbers(s, tiles, splits)), splits
 
 
-def by_products(device: Device, s: Sizes) -> tuple[Launch, int]:
-    """The launch of `mma`, and its number of shares."""
+class Tiles(NamedTuple):
+    """How `mma` takes rows of queries.  wide: tiles of a warp.  along: whether warps take turns along the keys.
+    tiles: of blocks.  filling: blocks that a multiprocessor holds."""
+
+    wide: int
+    along: bool
+    tiles: int
+    filling: int
+    one: bool
+
+
+def tiles_of(s: Sizes) -> Tiles:
     height = s.t * (s.hq // s.hk)
     along = height <= 2 * WIDTH
     wide = 2 if height > (WIDTH if along else rows_of(1, False)) else 1
-    tiles, filling = -(-height // rows_of(wide, along)), RESIDENT.get((s.keys.form, wide), FILLING)
-    one = s.t == 1 and tiles == 1 and along
+    tiles = -(-height // rows_of(wide, along))
+    return Tiles(wide, along, tiles, RESIDENT.get((s.keys.form, wide), FILLING), s.t == 1 and tiles == 1 and along)
+
+
+def by_products(device: Device, s: Sizes) -> tuple[Launch, int]:
+    """The launch of `mma`, and its number of shares."""
+    wide, along, tiles, filling, one = tiles_of(s)
     splits = splits_of(device, s.b * s.hk * tiles, s.longest, step_of(along), filling)
     constants = {"F": s.keys.form, "D": s.keys.n, "E": s.values.n, "TILES": wide, "ALONG": along, "CAP": s.capped,
                  "ONE": one, "WHOLE": s.blocks == 1}  # fmt: skip
@@ -124,11 +160,56 @@ def by_products(device: Device, s: Sizes) -> tuple[Launch, int]:
     return device.prepare(kernel, (s.b * tiles, s.hk, splits), numbers(s, tiles, splits)), splits
 
 
-def plan(device: Device, s: Sizes | None, rows: int, hq: int, e: int, wide: bool, sinks: bool, guarded: bool) -> Plan:
+def meeting(device: Device, s: Sizes, tuning: Tuning = PLANNED) -> Tuning | None:
+    """Blocks of a cluster and warps of a block with which `meet` is quicker than two launches, if there are any.
+
+    Measured on an H200, 28 query heads on 4 of 128, room for 768 tokens in float16, two launches against one: 5.7 and
+    5.2 us for 1 sequence (16 blocks), 6.0 and 6.1 for 2, 7.5 and 7.1 for 4 (6 blocks), 9.5 and 8.8 for 8 (6 blocks).
+    More warps of a block, shares of more turns, and clusters that fill the GPU lose: 4 sequences take up to 11 us.
+    """
+    wide, along, tiles, filling, _ = tiles_of(s)
+    if tuning.blocks or not along:
+        return tuning if along and tuning.blocks > 0 else None
+    each, turns = s.b * s.hk * tiles, -(-s.longest // (EACH * WARPS))
+    if splits_of(device, each, s.longest, step_of(True), filling) == 1:
+        return Tuning(1, WARPS)
+    if TARGETS[device.arch].number < CLUSTERED or wide > 1:
+        return None
+    if turns <= LARGE and 2 * each * LARGE <= device.sms and TARGETS[device.arch].number in WIDE:
+        return Tuning(LARGE, WARPS)
+    blocks = -(-turns // TURNS)
+    if each >= SOME and blocks <= PORTABLE and 2 * each * blocks <= device.sms * filling:
+        return Tuning(blocks, WARPS)
+    return None
+
+
+def resident(filling: int, warps: int) -> int:
+    """Blocks of so many warps that a multiprocessor holds, where it holds `filling` of `WARPS`."""
+    return max(filling * WARPS // warps, 1)
+
+
+def by_meeting(device: Device, s: Sizes, tuning: Tuning, sinks: bool, guarded: bool) -> Launch:
+    """The launch of `meet`."""
+    wide, _, tiles, filling, one = tiles_of(s)
+    blocks, warps = tuning
+    constants = {"F": s.keys.form, "D": s.keys.n, "E": s.values.n, "TILES": wide, "CAP": s.capped, "ONE": one,
+                 "WHOLE": s.blocks == 1, "BLOCKS": blocks, "WARPS": warps}  # fmt: skip
+    source = meet.source(s.keys.form, resident(filling, warps), blocks, warps, sinks, guarded)
+    kernel = build(source, device.arch, tuple(constants.items()))
+    return device.prepare(kernel, (s.b * tiles, s.hk, blocks), numbers(s, tiles, blocks))
+
+
+def plan(
+    device: Device, s: Sizes | None, rows: int, hq: int, e: int, wide: bool, sinks: bool, guarded: bool,
+    tuning: Tuning = PLANNED,
+) -> Plan:  # fmt: skip
     """The launches of a call whose result has so many rows.  s: None where no key can be seen, and all is 0."""
     share, count = None, 0
     if s is not None:
         products = wide and mma.takes(s.keys, s.values)
+        chosen = meeting(device, s, tuning) if products else None
+        if chosen is not None:
+            return Plan(by_meeting(device, s, chosen, sinks, guarded), None, chosen.blocks, rows, e)
         share, count = by_products(device, s) if products else by_sums(device, s, wide)
     return Plan(share, join.launch(device, rows, e, count, hq, sinks, guarded), count, rows, e)
 
@@ -172,7 +253,9 @@ def attention_decode(device: Device, call: Call) -> Kernel:
         if isinstance(found, bool):
             return False
         out = shapes[-1]
-        return plan(device, found, prod(out[:3]), out[2], out[3], wide, has_sinks, guarded) if prod(out) else True
+        if not prod(out):
+            return True
+        return plan(device, found, prod(out[:3]), out[2], out[3], wide, has_sinks, guarded, PLANNED)
 
     def kernel(*arguments: Any) -> int:
         *given, scale, softcap, out = arguments
@@ -197,9 +280,14 @@ def run(
     device: Device, ready: Plan, pointers: list[int], scaled: tuple[float, float, float], out: int, guarded: bool
 ) -> None:
     """Launch a plan.  pointers: of q, k, v, table, lengths, and sinks or not."""
+    results = [*pointers[5:], out, *([device.status()] if guarded else [])]
+    if ready.join is None:
+        assert ready.share is not None
+        ready.share([*pointers[:5], *results], scaled)
+        return
     count = max(ready.shares, 1) * ready.rows
     parts, stats = (device.empty((count * width,), FLOATS) for width in (ready.e, 2))
     ends = [parts.data.ptr, stats.data.ptr]
     if ready.share is not None:
         ready.share([*pointers[:5], *ends], scaled)
-    ready.join([*ends, *pointers[5:], out, *([device.status()] if guarded else [])])
+    ready.join([*ends, *results])

@@ -7,15 +7,16 @@ device knows: shares of a short sequence are short, and the last of them empty.
 Grid: tiles of all sequences; heads of keys, times what a kernel adds; splits.
 """
 
+from collections.abc import Mapping
 from math import inf, nan
 from typing import Any
 
 from trueno_cuda.kernels.caches.cells import Rows
-from trueno_cuda.ptx import Builder, Pointer, Value, f32, ptr, s32, u32, u64
+from trueno_cuda.ptx import Builder, Pointer, Value, Var, f32, ptr, s32, u32, u64
 from trueno_cuda.rows.elementary32 import tanh
 
 WARPS = 4
-"""Warps of a block."""
+"""Warps of a block, unless a kernel says otherwise."""
 NOWHERE = 0xFFFFFFFF
 """The slot of a key that is not there: behind the share, or on a page that does not exist."""
 FAR = 1 << 30
@@ -28,10 +29,14 @@ SCALES = dict.fromkeys(("scale", "cap", "after"), f32)
 """What queries are multiplied by, and scores are: after · tanh(score / cap), where there is a cap."""
 
 
-def operands(keys: Rows, values: Rows) -> dict[str, Any]:
-    """The parameters of both kernels of attention."""
+PARTS = {"parts": ptr(f32), "stats": ptr(f32)}
+"""What a share comes to, where another kernel joins shares."""
+
+
+def operands(keys: Rows, values: Rows, results: Mapping[str, Any] = PARTS) -> dict[str, Any]:
+    """The parameters of kernels of attention.  results: what they write, and what only some read."""
     cache = {"keys": ptr(keys.element), "values": ptr(values.element), "table": ptr(u64), "lengths": ptr(u64)}
-    return {"q": ptr(f32), **cache, "parts": ptr(f32), "stats": ptr(f32), **NUMBERS, **SCALES}
+    return {"q": ptr(f32), **cache, **results, **NUMBERS, **SCALES}
 
 
 def divisor(n: int) -> tuple[int, int, int]:
@@ -52,6 +57,8 @@ class Share:
     rows: of queries in a tile.  step: keys that shares are multiples of.  one: whether there is one query for each
     sequence, and one tile, so that all queries see all of a share.  whole: whether each sequence has one page.
     """
+
+    warps = WARPS
 
     def __init__(self, k: Builder, p: Any, head: Value, rows: int, step: int, one: bool, whole: bool) -> None:
         self.k, self.p, self.head, self.size, self.one = k, p, head, rows, one
@@ -135,21 +142,39 @@ class Share:
             total = k.select(self.broken, k.const(f32, nan), 0.0)
             p.stats.store(at, [k.const(f32, -inf), total], where=exists if where is None else exists & where)
 
+    def keep(self, r: Value, row: Value, column: Value, e: int, pair: Any, where: Value | None) -> None:
+        """Write two neighbours of the sums of row r of the tile, which is `row` of q; e: columns of a row."""
+        k, p = self.k, self.p
+        place = (k.mul_wide(self.split, p.rows) + row.to(u64)) * e + column.to(u64)
+        exists = self.exists(r)
+        p.parts.store(k.multiple_of(place, 2), pair, where=exists if where is None else exists & where)
+
+    def settled(self, state: Pointer) -> None:
+        """Write the stats of all rows of the tile, of which what warps came to is in `state`."""
+        with self.k.when(self.k.tid < self.size):
+            self.settle(state, self.k.tid)
+
     def settle(self, state: Pointer, r: Value) -> None:
-        """Write the stats of row r: the largest maximum of the warps, and their sums of weights relative to it."""
+        """Write the stats of row r."""
         k, p = self.k, self.p
         _, row = self.place(r)
-        top = largest(k, state, r)
-        total = k.var(f32, 0.0)
-        for w in range(WARPS):
-            total.fma(k.exp2(state.load((w, r, 0)) - finite(k, top), ftz=True), state.load((w, r, 1)))
+        top, total = self.stats_of(state, r)
         p.stats.store((k.mul_wide(self.split, p.rows) + row.to(u64)) * 2, [top, total.value], where=self.exists(r))
 
+    def stats_of(self, state: Pointer, r: Value) -> tuple[Value, Var]:
+        """The largest maximum of the warps, and their sums of weights relative to it."""
+        k = self.k
+        top = largest(k, state, r, self.warps)
+        total = k.var(f32, 0.0)
+        for w in range(self.warps):
+            total.fma(k.exp2(state.load((w, r, 0)) - finite(k, top), ftz=True), state.load((w, r, 1)))
+        return top, total
 
-def largest(k: Builder, state: Pointer, r: Value | int) -> Value:
+
+def largest(k: Builder, state: Pointer, r: Value | int, warps: int = WARPS) -> Value:
     """The largest maximum of row r over the warps.  state: of each warp and row, its maximum and its sum of weights."""
     top = state.load((0, r, 0))
-    for w in range(1, WARPS):
+    for w in range(1, warps):
         top = k.max(top, state.load((w, r, 0)))
     return top
 

@@ -32,9 +32,9 @@ def rows_of(tiles: int, along: bool) -> int:
     return WIDTH * tiles * (1 if along else WARPS)
 
 
-def step_of(along: bool) -> int:
+def step_of(along: bool, warps: int = WARPS) -> int:
     """Keys that a block takes at a time."""
-    return EACH * WARPS if along else EACH
+    return EACH * warps if along else EACH
 
 
 def _parts(k: Builder, form: str, pairs: list[tuple[Value, Value]]) -> list[list[Value]]:
@@ -86,7 +86,7 @@ class Warp:
         self.read_values(self.here.value)
         self.queries: list[list[list[list[Value]]]] = []
         kept = len(self.tiles) * (d // 32) * self.count
-        self.kept = k.shared(self.pack, WARPS, kept, 32, 4, per="warp") if kept > MOST_FRAGMENTS else None
+        self.kept = k.shared(self.pack, share.warps, kept, 32, 4, per="warp") if kept > MOST_FRAGMENTS else None
         inverses = [self._query(n) for n in self.tiles]
         if self.kept is not None:
             k.sync_warp()
@@ -234,7 +234,7 @@ class Warp:
     def run(self) -> None:
         """All of the share's keys, and what they come to."""
         k, share = self.k, self.share
-        step = step_of(self.along)
+        step = step_of(self.along, share.warps)
         entry, token = share.page(self.key(self.start + step))
         if share.entry is None:
             entry, token = k.var(entry), k.var(token)
@@ -279,9 +279,9 @@ class Warp:
 
     def _joined(self) -> None:
         """Warps leave their sums in shared memory, and the block writes what they add up to."""
-        k, p, height = self.k, self.p, WIDTH * len(self.tiles)
-        held = k.shared(f32, WARPS, height, self.e + APART)
-        state = k.shared(f32, WARPS, height, 2)
+        k, share, height = self.k, self.share, WIDTH * len(self.tiles)
+        held = k.shared(f32, share.warps, height, self.e + APART)
+        state = k.shared(f32, share.warps, height, 2)
         rows = [[2 * self.c + (WIDTH * n + b) for b in range(2)] for n in self.tiles]
         for n in self.tiles:
             for b in range(2):
@@ -290,19 +290,20 @@ class Warp:
         k.sync()
         for n in self.tiles:
             for b in range(2):
-                factor = k.exp2(self.tops[n][b] - finite(k, largest(k, state, rows[n][b])), ftz=True) * (1 / self.lift)
+                top = finite(k, largest(k, state, rows[n][b], share.warps))
+                factor = k.exp2(self.tops[n][b] - top, ftz=True) * (1 / self.lift)
                 for (first, width), sums in zip(self.columns, self.sums, strict=True):
                     pair = [sums[n][b] * factor, sums[n][2 + b] * factor]
                     held.store((k.warp, rows[n][b], self.g * width + first), pair)
         k.sync()
-        for i in range(0, height * self.e, 2 * THREADS):
+        turn = 2 * 32 * share.warps
+        for i in range(0, height * self.e, turn):
             at = k.tid * 2 + i
+            inside = at < height * self.e if height * self.e % turn else None
             r, column = at // self.e, k.multiple_of(at % self.e, 2)
-            _, row = self.share.place(r)
-            total = held.load((0, r, column), vec=2)
-            for w in range(1, WARPS):
-                total = [x + y for x, y in zip(total, held.load((w, r, column), vec=2), strict=True)]
-            place = (k.mul_wide(self.share.split, p.rows) + row.to(u64)) * self.e + column.to(u64)
-            p.parts.store(k.multiple_of(place, 2), total, where=self.share.exists(r))
-        with k.when(k.tid < height):
-            self.share.settle(state, k.tid)
+            _, row = share.place(r)
+            total = held.load((0, r, column), vec=2, where=inside)
+            for w in range(1, share.warps):
+                total = [x + y for x, y in zip(total, held.load((w, r, column), vec=2, where=inside), strict=True)]
+            share.keep(r, row, column, self.e, total, inside)
+        share.settled(state)

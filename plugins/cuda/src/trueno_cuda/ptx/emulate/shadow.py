@@ -19,6 +19,7 @@ LOG = 1 << 22  # reads kept in the log at most
 LATE = 1 << 19  # a clock's 20 bits are nearly used up
 UNORDERED = "with nothing that orders them, as bar.sync (k.sync()) does"
 UNWRITTEN = "is read before it was written; store it first, then bar.sync (k.sync())"
+SENT = 1 << 10  # the last write of a word, where another block wrote it: ordered before all
 SEVERAL = 32  # in place of a lane: several lanes of the warp read the word
 
 
@@ -136,6 +137,12 @@ class SharedShadow:
         keep = index // self.m.shared_size == lanes // self.m.block_lanes
         return (lanes, index) if keep.all() else (lanes[keep], index[keep])
 
+    def _sent(self, lanes: Array, index: Array, size: int) -> None:
+        """Words of other blocks of the cluster that lanes write are written, whichever lanes use them."""
+        away = index // self.m.shared_size != lanes // self.m.block_lanes
+        for word in self._words(index[away], size):
+            self.wrote[word[self.wrote.take(word) == 0]] = SENT
+
     def _words(self, index: Array, size: int) -> list[Array]:
         first = index >> self.shift
         return [first + k for k in range(max(size >> self.shift, 1))]
@@ -187,6 +194,7 @@ class SharedShadow:
         if self.log:
             self._flush()
         if self.m.launch.cluster_blocks > 1:
+            self._sent(lanes, index, size)
             lanes, index = self._own(lanes, index)
             unchanged = None
             if not len(lanes):

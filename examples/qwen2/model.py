@@ -54,6 +54,14 @@ def operand(ops: Any, x: Any) -> Any:
     return x if ops is trueno else ops.upload(x)
 
 
+def normed(ops: Any, y: Any, x: Any, weight: Any, eps: float) -> tuple[Any, Any]:
+    """x + y, and that normalized.  A batch gets two ops: each may become part of the product beside it."""
+    if ops is trueno:
+        return ops.residual_rms_norm(y, x, weight, eps=eps)  # type: ignore[no-any-return]
+    x = ops.add(y, x)
+    return x, ops.rms_norm(x, weight, eps=eps)
+
+
 class Projection:
     """Products of one input with matrices, each with its bias or None; a batch runs them together if it can."""
 
@@ -164,11 +172,11 @@ class Model:
             q, k = (ops.rope(part, positions, **c.rope) for part in (q, k))
             (y,) = layer.out(ops, attend(i, q, k, v).reshape((*x.shape[:-1], c.heads * c.head)))
             y = yield "sum", y
-            x, y = ops.residual_rms_norm(y, x, weight(layer.feed_norm), eps=c.eps)
+            x, y = normed(ops, y, x, weight(layer.feed_norm), c.eps)
             gate, up = layer.gate_up(ops, y)
             (y,) = layer.down(ops, ops.swiglu(gate, up))
             y = yield "sum", y
-            x, y = ops.residual_rms_norm(y, x, weight(next_norm), eps=c.eps)
+            x, y = normed(ops, y, x, weight(next_norm), c.eps)
         self.place = "output"
         return y
 

@@ -153,6 +153,56 @@ def test_one_recording_is_one_op(rng):
     assert op(0).name != op(1).name
 
 
+@pytest.mark.parametrize("m", [0, 3])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_norm_is_part_of_the_products_of_its_result(b, rng, m, bias):
+    """With a residual behind the product before, so that a layer's norms are no kernels."""
+    product = b.quant_matmul if m else lambda x, w, **given: b.quant_matvec(w, x, **given)
+    x, residual = (rng.standard_normal((m, K)[m == 0 :]).astype(F) for _ in range(2))
+    out, gate, up = (matrix(rng, *shape) for shape in ((K,), (12, K, "q4_k"), (12, K, "q5_0")))
+    h = b.add(product(b.upload(x), b.upload(out)), b.upload(residual))
+    y = b.rms_norm(h, b.upload(vector(rng)), eps=1e-5)
+    g, u = product(y, b.upload(gate)), product(y, b.upload(up))
+    if bias:
+        g = b.add(g, b.upload(vector(rng, 12)))
+    hidden = b.swiglu(g, u)
+    _, second = b._schedule().steps
+    assert second.op.members[0].op.name == "rms_norm" and len(second.op.members) == 3
+    assert second.op.table_op.name == f"quant_mat{'mul' if m else 'vec'}" and len(second.makes) == 1
+    judged(b)
+    b.keep(y)  # which needs it in memory
+    want = b.read(hidden)
+    b.execute()
+    assert [len(step.members) for step in b._schedule().steps] == [0, 0, 2]
+    np.testing.assert_allclose(b.read(hidden), want, rtol=2e-2, atol=2e-2 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("other", ["product", "sum", "twice"])
+def test_a_norm_that_something_else_reads_is_a_kernel(b, rng, other):
+    y = b.rms_norm(b.upload(vector(rng)), b.upload(vector(rng)))
+    z = b.quant_matvec(b.upload(matrix(rng, K)), y)
+    more = {
+        "product": lambda: b.quant_matvec(b.upload(matrix(rng, 8)), y, activations="f32"),
+        "sum": lambda: b.sum(y),
+        "twice": lambda: b.mul(z, y),
+    }[other]()
+    assert [step.members for step in b._schedule().steps if "rms_norm" in step.op.name] == [[]]
+    b.execute()
+    assert np.isfinite(b.read(more)).all()
+
+
+def test_the_judge_of_a_norm_and_a_product_is_strict(b, rng):
+    """A weight of the norm that is off by a hundredth shows in the product."""
+    y = b.quant_matvec(b.upload(matrix(rng, 12)), b.rms_norm(b.upload(vector(rng)), b.upload(vector(rng))))
+    b.execute()
+    (step,) = b._schedule().steps
+    operands = [np.asarray(b._replay._array(v, b._uploads.arrays)) for v, _ in step.reads]
+    right = b.read(y)
+    assert judge_structured(step.op, operands, {}, F, [right], step.params)
+    operands[1] = operands[1] * F(1.01)
+    assert not judge_structured(step.op, operands, {}, F, [right], step.params)
+
+
 def test_a_backend_that_refuses_gets_the_parts(rng, monkeypatch):
     backend = registry.load("reference")
     supports = backend.supports

@@ -77,6 +77,15 @@ def test_ops_of_one_operand_are_asked_about_by_themselves():
     assert epilogues.refusal(call(several)) == Reject("unsupported_op", "no kernel runs several ops of one operand")
     assert together.refusal(call(several)) == Reject("unsupported_op", "not together")
     assert together.refusal(call(several)) is None and together.rates(call(several)) is RATES
+    norm = Member(TABLE["rms_norm"], (), (("operand", 0), ("operand", 1)))
+    normed = shared((norm, Member(op, static, (("operand", 2), ("result", 0)))), ((1, 0),), "1")
+    assert together.refusal(call(normed)) == Reject("unsupported_op", "no kernel begins with a norm")
+    first = KernelTable("float32", normed=lambda c: None)
+    first.add("quant_matvec", rates=RATES)(made)
+    assert normed.table_op is op and first.refusal(call(normed)) is None
+    more = Member(op, static, (("operand", 3), ("result", 0)))
+    sizes = shared((*normed.members, more), ((1, 0), (2, 0)), "2").signature.outputs
+    assert [spec.dims for spec in sizes] == [("n1",), ("n2",)], "products of one norm have heights of their own"
 
 
 @pytest.mark.parametrize("rates", [None, 3.0, (1e-6, 1e9, 1e9)])

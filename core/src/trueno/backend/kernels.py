@@ -51,7 +51,8 @@ class KernelTable:
     """Structured ops by name: `TableKernel`s, and the answers that a backend gives about them.
 
     dtypes, guarded: of kernels that do not say otherwise.  epilogue: why a key of a `FusedOp` has no kernel, as a
-    sentence, or None where it has; without it there are no kernels with an epilogue.  shared: the same of a `SharedOp`.
+    sentence, or None where it has; without it there are no kernels with an epilogue.  shared: the same of a `SharedOp`;
+    normed: of one whose first member is a norm.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class KernelTable:
         guarded: bool = False,
         epilogue: Callable[[Call], str | None] | None = None,
         shared: Callable[[Call], str | None] | None = None,
+        normed: Callable[[Call], str | None] | None = None,
     ) -> None:
         if not dtypes:
             raise TypeError('KernelTable: name the dtypes that its kernels compute in, such as "float32"')
         _check_dtypes(dtypes)
         self._dtypes, self._guarded, self._epilogue, self._shared = dtypes, guarded, epilogue, shared
+        self._normed = normed
         self._kernels: dict[str, TableKernel] = {}
         self._own: dict[str, TableKernel] = {}
 
@@ -121,7 +124,10 @@ class KernelTable:
             return Reject("unsupported_op", f"no kernel for {call.op.name}")
         if call.op is not call.op.table_op:
             if isinstance(call.op, SharedOp):
-                reason = "no kernel runs several ops of one operand" if self._shared is None else self._shared(call)
+                normed = not call.op.members[0].op.structured
+                shared = self._normed if normed else self._shared
+                without = f"no kernel {'begins with a norm' if normed else 'runs several ops of one operand'}"
+                reason = without if shared is None else shared(call)
             else:
                 reason = "no kernel has an epilogue" if self._epilogue is None else self._epilogue(call)
             if reason is not None:

@@ -3,17 +3,21 @@
 Queries, keys and values are three products of one vector, a gated layer's gate and up are two.  Each step brings what
 fused with it, its bias or activation, and may read the result of another one element by element, as `swiglu` does that
 fused with one of its two products.  The kernel runs where the first of the steps stood, so the others join it only if
-they need nothing that is computed in between.  A backend gets the whole only if it supports it: `supports` is called
-for the `SharedOp`, and where it refuses the steps stay as they are.
+they need nothing that is computed in between.  Where they alone read what a norm makes, the norm is the whole's first
+member, so that a normalized vector need not be stored.  A backend gets the whole only if it supports it: `supports` is
+called for the `SharedOp`, and where it refuses the steps stay as they are.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from inspect import Parameter as Signed
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from trueno.batch.graph import Graph
 from trueno.batch.merged import title
@@ -22,12 +26,15 @@ from trueno.dispatch.state import CHAINS
 from trueno.ops.op import FusedOp, Op, Parameter
 from trueno.ops.shared import Member, SharedOp
 from trueno.ops.signature import ArraySpec, Signature
+from trueno.programs.evaluate import evaluate
 from trueno.text import HASH
 
 OPERAND = {"quant_matvec": 1, "quant_matmul": 0}
 """The ops that share an operand, and which one it is."""
 FIRST = OPERAND | {"rope": 1}
-"""By the op of the first member: which of its operands is the first one of the whole."""
+"""By the first structured op: which of its operands is the first one of the whole, or the norm's result."""
+NORM = "rms_norm"
+"""The row op that products of its result may begin with."""
 MOST = 8
 """Members of one kernel."""
 
@@ -50,18 +57,39 @@ def share(graph: Graph, steps: list[Step], results: set[int], refusal: Accept) -
                     break
             else:
                 groups.append([at])
+    readers: dict[int, set[int]] = {}
+    for at, step in enumerate(steps):
+        for v, _ in step.reads:
+            readers.setdefault(graph.whole(v), set()).add(at)
     gone: set[int] = set()
-    for group in (g for groups in families.values() for g in groups if len(g) > 1):
-        members = [steps[at] for at in group]
-        others = [s for at, s in enumerate(steps) if at not in group]
-        whole = together(members, results | {graph.whole(v) for s in others for v, _ in s.reads})
-        if reason := refusal(whole, members):
-            for step in members[1:]:
+    for group in (g for groups in families.values() for g in groups):
+        products = [steps[at] for at in group]
+        norm = _norm(steps, group, results, readers, made)
+        for some in ([[norm, *group]] if norm is not None else []) + ([group] if len(group) > 1 else []):
+            asked = results | {v for v, by in readers.items() if by - set(some)}
+            whole = together([steps[at] for at in some], asked)
+            reason = refusal(whole, products)
+            if not reason:
+                steps[group[0]] = whole
+                gone.update(set(some) - {group[0]})
+                break
+            for step in products[1:] if some is group else ():
                 step.apart.setdefault(step.ops[0], reason)
-            continue
-        steps[group[0]] = whole
-        gone.update(group[1:])
     return [step for at, step in enumerate(steps) if at not in gone]
+
+
+def _norm(
+    steps: list[Step], group: list[int], results: set[int], readers: dict[int, set[int]], made: dict[int, int]
+) -> int | None:
+    """The step of the norm whose result nothing but a group's products read, as their common operand."""
+    first = steps[group[0]]
+    x = first.reads[OPERAND[first.op.table_op.name]]
+    norm = steps[at] if (at := made.get(x[0], -1)) >= 0 else None
+    if norm is None or norm.op.name != NORM or norm.call is None or norm.makes != [x] or x[0] in results:
+        return None
+    alike = norm.entry.dtype == first.entry.dtype and [shape for _, shape in norm.reads] == [x[1], x[1][-1:]]
+    alone = readers[x[0]] <= set(group) and all(sum(v == x[0] for v, _ in steps[i].reads) == 1 for i in group)
+    return at if alike and alone else None
 
 
 def _family(step: Step) -> Any:
@@ -88,9 +116,10 @@ def _joins(graph: Graph, steps: list[Step], group: list[int], step: Step, made: 
 
 def together(members: list[Step], asked: set[int]) -> Step:
     """Several steps as one; asked: the values that are results, or that other steps read."""
-    first, dtype = members[0], members[0].entry.dtype
+    first = next(step for step in members if step.op.structured)
+    dtype = first.entry.dtype
     maker = {v: at for at, step in enumerate(members) for v, _ in step.makes}
-    slots = {first.reads[FIRST[first.op.table_op.name]]: 0}
+    slots = {members[0].reads[_place(members[0].op)]: 0}
     parts, kept, makes = [], [], []
     for at, step in enumerate(members):
         assert step.call is not None
@@ -115,6 +144,11 @@ def together(members: list[Step], asked: set[int]) -> Step:
     return whole
 
 
+def _place(op: Op) -> int:
+    """Which operand of a first member is the first one of the whole."""
+    return FIRST[op.table_op.name] if op.structured else 0
+
+
 def _op(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...]) -> SharedOp:
     """The op of some members; two of the same are one op, so that a kernel is made once."""
     key = (tuple((m.op.name, m.static, m.sources) for m in members), kept)
@@ -128,7 +162,8 @@ def _op(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...]) -> Share
 
 def shared(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...], digest: str) -> SharedOp:
     """Some members as one op, whose name ends in `digest`."""
-    common = members[0].op.signature.inputs[FIRST[members[0].op.table_op.name]]
+    first = next(m.op for m in members if m.op.structured)
+    common = first.signature.inputs[FIRST[first.table_op.name]]
     symbols = [_symbols(members, at, common) for at in range(len(members))]
     inputs: dict[int, ArraySpec] = {0: common}
     for member, own in zip(members, symbols, strict=True):
@@ -159,7 +194,7 @@ def shared(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...], diges
         rules=(),
         flops_text=" + ".join(flops),
         aliases=(),
-        chain=members[0].op.chain,
+        chain=first.chain,
         domain=None,
         shapes=_shapes(members, kept),
         updates=any(m.op.updates for m in members),
@@ -170,13 +205,20 @@ def shared(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...], diges
 
 def _symbols(members: tuple[Member, ...], at: int, common: ArraySpec) -> dict[str, str]:
     """New names for the symbols of a member: those of members whose results it reads, and its own for all but k."""
-    root, sources = at, [i for where, i in members[at].sources if where == "result"]
+    root, sources = at, _products(members, at)
     while sources:
         root = min(sources)
-        sources = [i for where, i in members[root].sources if where == "result"]
+        sources = _products(members, root)
     op: Op = members[at].op
+    if not op.structured:
+        return {str(op.over): common.dims[-1]}  # a norm's rows are those of x
     dims = {d for spec in (*op.signature.inputs, *op.signature.outputs) for d in spec.dims}
     return {d: f"{d}{root}" for d in dims - set(common.dims)}
+
+
+def _products(members: tuple[Member, ...], at: int) -> list[int]:
+    """The structured members whose results a member reads."""
+    return [i for where, i in members[at].sources if where == "result" and members[i].op.structured]
 
 
 def _inputs(member: Member, operands: Sequence[Any], results: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -189,12 +231,20 @@ def _body(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...]) -> Cal
         results: list[tuple[Any, ...]] = []
         for member in members:
             scalars = {name: next(numbers) for name in member.op.symbolic}
-            result = member.op.body(*_inputs(member, operands, results), **scalars, **dict(member.static))
+            run = member.op.body if member.op.structured else partial(_by_rows, member.op)
+            result = run(*_inputs(member, operands, results), **scalars, **dict(member.static))
             results.append(result if isinstance(result, tuple) else (result,))
         values = tuple(results[at][k] for at, k in kept)
         return values[0] if len(values) == 1 else values
 
     return body
+
+
+def _by_rows(op: Op, x: Any, *others: Any, **scalars: float) -> Any:
+    """The only result of a row op."""
+    x = np.asarray(x)
+    (result,) = evaluate(op.program(), [x, *others], list(scalars.values()), x.dtype)
+    return result.reshape(x.shape)
 
 
 def _shapes(members: tuple[Member, ...], kept: tuple[tuple[int, int], ...]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueno.discovery.protocol import Accuracy
-from trueno.judge import attention, compression, selection
+from trueno.judge import attention, blocks, compression, selection
 from trueno.judge.bound import EXACT, Bound, Verdict, bound, judge
 from trueno.judge.interval import Array, Judge, Range, exact
 from trueno.ops.op import FusedOp, Op
@@ -98,12 +98,23 @@ def _finished(
     """
     head, epilogue = op.head, op.epilogue
     count, own = len(head.operands), len(head.symbolic)
-    (inner,) = structured_bound(head, operands[:count], static, dtype, params[:own])
+    inner = _head(head, operands[:count], static, dtype, params[:own], others or {})
     program = epilogue.program(op.kinds)
-    known = {0: inner} | {i - count + 1: b for i, b in (others or {}).items()}
+    known = {0: inner} | {i - count + 1: b for i, b in (others or {}).items() if i >= count}
     ranges = {program.operands[i][0]: Range(b.low, b.high, b.nan) for i, b in known.items()}
     bounds = bound(program, [inner.value, *operands[count:]], params[own:], dtype, accuracy, ranges)
     return [b.reshape(np.shape(inner.value)) for b in bounds]
+
+
+def _head(
+    op: Op, operands: Sequence[Array], static: dict[str, Any], dtype: npt.DTypeLike, params: Sequence[float],
+    others: dict[int, Bound],
+) -> Bound:  # fmt: skip
+    """The bound of a structured op with one result.  others: of operands that are results of other ops, by place."""
+    (inner,) = structured_bound(op, operands, static, dtype, params)
+    for i in (i for i in others if i < len(op.operands)):
+        inner = blocks.loosened(inner, op, operands, static, i, others[i])
+    return inner
 
 
 def _shared(
@@ -117,10 +128,13 @@ def _shared(
         inputs = [others[i].value if i in others else operands[k] for i, (_, k) in enumerate(member.sources)]
         count, static = len(member.op.symbolic), dict(member.static)
         own, numbers = numbers[:count], numbers[count:]
-        if isinstance(member.op, FusedOp):
+        if not member.op.structured:
+            made = bound(member.op.program(), inputs, own, dtype, accuracy)
+            bounds.append([b.reshape(np.shape(inputs[0])) for b in made])
+        elif isinstance(member.op, FusedOp):
             bounds.append(_finished(member.op, inputs, static, dtype, own, accuracy, others))
         else:
-            bounds.append(structured_bound(member.op, inputs, static, dtype, own, accuracy))
+            bounds.append([_head(member.op, inputs, static, dtype, own, others)])
     return [bounds[at][k] for at, k in op.kept]
 
 

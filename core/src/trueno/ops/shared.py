@@ -25,6 +25,8 @@ class Member:
 class SharedOp(Op):
     """Structured ops that read the same operand, the first of the whole: products of one kind, or `TOKENS`.
 
+    Products may read the result of a norm, which is then the first member and has that operand.
+
     members: in order; each may read the result of an earlier one.  kept: member and number of each result of the whole;
     other results are nowhere stored.  Parameters are those of the members, one after the other.
     """
@@ -34,7 +36,7 @@ class SharedOp(Op):
 
     @property
     def table_op(self) -> Op:
-        return self.members[0].op.table_op
+        return next(m.op for m in self.members if m.op.structured).table_op
 
     def blocks(self, static: dict[str, Any]) -> Format | None:
         """The format of the first member that has blocks; others may have others."""

@@ -2,8 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
-from trueno_cuda.ptx import TARGETS, bf16, f32, kernel, ptr, s32, tensor_map, u16, u32
+from trueno_cuda.ptx import TARGETS, bf16, f32, kernel, ptr, s32, tensor_map, u8, u16, u32
+from trueno_cuda.ptx.emulate import load
 from unit.cuda.ptx.assembler import assembled
 
 
@@ -122,3 +124,25 @@ def test_tensor_maps() -> None:
         "cvta.param.u64 %map1, %rd1;",
     ):
         assert part in built.text, part
+
+
+def test_a_bulk_copy_of_a_length_that_the_gpu_knows() -> None:
+    @kernel(threads=32)
+    def some(k, x: ptr(u8), y: ptr(u8), chunks: u32):
+        tile, full = k.shared(u8, 528), k.mbarrier()
+        with k.when(k.tid == 0):
+            full.init(1)
+            k.fence("mbarrier_init")
+        k.sync()
+        with k.when(k.tid == 0):
+            full.arrive_expecting(chunks * 16)
+            k.copy_bulk(tile, 16, x, 0, chunks * 16, full)
+        full.wait(0)
+        with k.when(k.tid < chunks):
+            y.cast(u32).store(k.tid * 4, tile.cast(u32).load(k.tid * 4 + 4, vec=4))
+
+    built = some.build("sm_90")
+    assembled(built)
+    x, y = np.arange(512).astype(np.uint8), np.zeros(512, np.uint8)
+    report = load(built.text).launch("some", 1, 32, [x, y, 7])
+    assert not report.findings and np.array_equal(y[:112], x[:112]) and not y[112:].any()

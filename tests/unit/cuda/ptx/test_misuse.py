@@ -979,6 +979,11 @@ def bulk_copy_of_twelve_bytes(k, x, h, n, eps):
     k.copy_bulk(k.shared(f32, 128), 0, x, 0, 3, k.mbarrier())
 
 
+@misuse("k.copy_bulk: the bytes are only known to be a multiple of 4; 16 is wanted: promise it with k.multiple_of")
+def bulk_copy_of_any_length(k, x, h, n, eps):
+    k.copy_bulk(k.shared(f32, 128), 0, x, 0, n, k.mbarrier())
+
+
 @misuse(r"shared_1 is read after a write with no k.sync\(\) between")
 def bulk_copy_that_is_not_waited_for(k, x, h, n, eps):
     tile, full = k.shared(f32, 128), k.mbarrier()

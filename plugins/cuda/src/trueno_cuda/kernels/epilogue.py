@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trueno.backend import TOKENS, Call, FusedOp, Program, SharedOp
+from trueno.backend import FORMATS, TOKENS, Call, FusedOp, Program, SharedOp
 
 from trueno_cuda.ptx import Value
 from trueno_cuda.rows.expressions import EXPRESSIONS, cast
@@ -17,6 +17,8 @@ from trueno_cuda.rows.expressions import EXPRESSIONS, cast
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat", "quant_matvec", "quant_matmul")
 SHARED = ("quant_matvec", "quant_matmul")
 """Products of one operand that become one call."""
+LARGE = 256
+"""Elements of a block of 8-bit activations whose scale is a float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,18 @@ def shared_refusal(call: Call) -> str | None:
             if reason:
                 return f"{member.op.name}: {reason}"
     return None
+
+
+def normed_refusal(call: Call) -> str | None:
+    """Why no kernel normalizes what several products read; None if one does."""
+    op: SharedOp = call.op
+    (norm, *products), name = op.members, op.table_op.name
+    if name not in SHARED or norm.op.name != "rms_norm":
+        return f"{norm.op.name}: no kernel of {name} begins with it"
+    for static in (dict(member.static) for member in products):
+        if static["activations"] != "q8" or FORMATS[FORMATS[static["format"]].activations].elements != LARGE:
+            return f"{norm.op.name}: only blocks of {LARGE} codes have scales that can be multiplied after the sums"
+    return shared_refusal(call)
 
 
 def _slow(head: str, static: dict[str, Any], kinds: str) -> str:

@@ -139,16 +139,24 @@ def flops(device: Planner, request: Request) -> float:
         for member in op.members:
             own = tuple(made[i] if where == "result" else shapes[i] for where, i in member.sources)
             made.append(member.op.result_shapes(own, dict(member.static))[0])
-            total += _alone(member.op, own[: len(_head(member.op).operands)], dict(member.static))
+            if member.op.structured:
+                total += _alone(member.op, own[: len(_head(member.op).operands)], dict(member.static))
+            else:
+                total += _by_rows(member.op.program(), own)
         return total
     if op.name in ATTENTION:
         _, t, hq, d = shapes[0]
         return 2.0 * t * hq * (d + request.results[0].shape[-1]) * tokens_of(device, request)
     if op.structured:
         return _alone(op, shapes[: len(_head(op).operands)], dict(call.static))
-    elements, row = op.program(call.layout, **dict(call.static)).flops
+    return _by_rows(op.program(call.layout, **dict(call.static)), shapes, call.rank)
+
+
+def _by_rows(program: Any, shapes: Sequence[tuple[int, ...]], rank: int = 2) -> float:
+    """Of a row program; rank: 1 where all is one row."""
+    elements, row = program.flops
     largest = max(shapes, key=prod, default=())
-    rows = prod(largest[:-1]) if call.rank > 1 else 1
+    rows = prod(largest[:-1]) if rank > 1 else 1
     return float(elements * prod(largest) + row * rows)
 
 

@@ -161,17 +161,19 @@ class Asynchronous(TensorCores):
         return Mbarrier(self, self._array(mbarrier_word, (slots,), "shared", shared_address, 1, 8, "block"))
 
     def copy_bulk(
-        self, tile: Pointer, to: Index, source: Pointer, at: Index, count: int, barrier: Mbarrier,
+        self, tile: Pointer, to: Index, source: Pointer, at: Index, count: Value | int, barrier: Mbarrier,
         slot: Value | int = 0, *, blocks: Value | None = None, policy: Value | None = None,
     ) -> None:  # fmt: skip
         """One thread copies `count` elements from global to shared memory; their bytes count at `barrier`.
 
-        to, at: indices in elements.  blocks: a u16 with a bit for each block of the cluster that gets them, at the same
-        place.  policy: a k.l2_policy.  BuildError: for bytes, or places, that are not multiples of 16.
+        to, at: indices in elements.  count: also a u32, of which nothing checks that the array has room.  blocks: a u16
+        with a bit for each block of the cluster that gets them, at the same place.  policy: a k.l2_policy.
+        BuildError: for bytes, or places, that are not known to be multiples of 16.
         """
         self._bulk_fits(source, count, "k.copy_bulk", tile, to, at)
-        destination, origin = self._landing(tile, to, count, "fill"), self._origin(source, at)
-        size = str(count * tile.element.bytes)
+        least = count if isinstance(count, int) else 16 // tile.element.bytes
+        destination, origin = self._landing(tile, to, least, "fill"), self._origin(source, at)
+        size = self.operand(count * tile.element.bytes, u32)
         self._to_shared("", "", [destination, origin, size, barrier._place(slot)], blocks, policy)
 
     def copy_tensor(
@@ -236,11 +238,19 @@ class Asynchronous(TensorCores):
         corner = ", ".join(self.operand(v, s32) for v in at)
         return f"[{self.operand(tensor, tensor_address)}, {{{corner}}}]"
 
-    def _bulk_fits(self, remote: Pointer, count: int, what: str, tile: Pointer, here: Index, there: Index) -> None:
+    def _bulk_fits(
+        self, remote: Pointer, count: Value | int, what: str, tile: Pointer, here: Index, there: Index
+    ) -> None:
         size = count * remote.element.bytes
         if (tile.root.space, remote.root.space) != ("shared", "global") or tile.element is not remote.element:
             raise BuildError(f"{what}: global and shared memory of one element type, not {remote} and {tile}")
-        if size % 16 or size <= 0:
+        if isinstance(size, Value):
+            if multiple(size) % 16:
+                raise BuildError(
+                    f"{what}: the bytes are only known to be a multiple of {multiple(size)}; 16 is wanted: promise it "
+                    f"with k.multiple_of"
+                )
+        elif size % 16 or size <= 0:
             raise BuildError(f"{what}: {count} {remote.element} are {size} bytes; a multiple of 16 is wanted")
         unit = 16 // remote.element.bytes
         self._aligned(tile, here, unit, what)

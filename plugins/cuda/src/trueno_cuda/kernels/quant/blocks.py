@@ -369,13 +369,17 @@ class Blocks:
         numbers = k.unpack(word.bits(u8x4), f32)
         return [n - float(f.bias) for n in numbers] if f.bias else numbers
 
+    def know(self) -> None:
+        """Have the format's table, if it has one, in registers from here on: before branches that both want it."""
+        if not self._tables and self.f.values:
+            v = [x % 256 for x in self.f.values]
+            packed = [int.from_bytes(bytes(v[i : i + 4]), "little") for i in range(0, 16, 4)]
+            self._tables = [self.k.const(u32, n) for n in packed]
+
     def _entries(self, word: Value) -> Value:
         """Four codes of four bits, through the format's table: two halves of it, and the code's top bit chooses."""
         k = self.k
-        if not self._tables:
-            v = [x % 256 for x in self.f.values]
-            packed = [int.from_bytes(bytes(v[i : i + 4]), "little") for i in range(0, 16, 4)]
-            self._tables = [k.const(u32, n) for n in packed]
+        self.know()
         near = word | word >> 4
         four = k.prmt(near, near, 0x4420)  # the lowest sixteen bits are the four codes
         low = k.prmt(self._tables[0], self._tables[1], four & 0x7777)

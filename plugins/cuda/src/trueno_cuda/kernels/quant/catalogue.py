@@ -15,7 +15,8 @@ from trueno_cuda.kernels.quant.columns import runner
 from trueno_cuda.kernels.quant.experts import Experts
 from trueno_cuda.kernels.quant.many import Many
 from trueno_cuda.kernels.quant.quantize import ENCODERS, WARPS, quantizing
-from trueno_cuda.kernels.quant.tiling import Tuning, alone
+from trueno_cuda.kernels.quant.task import Norm
+from trueno_cuda.kernels.quant.tiling import Tiled, Tuning, alone
 from trueno_cuda.ptx import TARGETS, Kernel
 
 Array = np.ndarray[Any, Any]
@@ -94,22 +95,35 @@ def _sample_many(rng: np.random.Generator, *, format: str, activations: str, gua
     return Trial(run)
 
 
-def _build_tiles(arch: str, *, format: str, high: int, turns: int, stages: int) -> tuple[Kernel, ...]:
-    return _built(
-        arch,
-        lambda device: alone(device, FORMATS[format], M, N, 512, stages > 0, tuning=Tuning(high, turns, 1, stages)),
-    )
+def _tiles(device: Device, *, format: str, high: int, turns: int, stages: int, bulk: bool, norm: bool) -> Tiled:
+    tuning, before = Tuning(high, turns, 1, stages, bulk), Norm(1, 0) if norm else None
+    return alone(device, FORMATS[format], M, N, 512, stages > 0, tuning=tuning, norm=before)
 
 
-def _sample_tiles(rng: np.random.Generator, *, format: str, high: int, turns: int, stages: int) -> Trial:
+def _build_tiles(arch: str, **constants: Any) -> tuple[Kernel, ...]:
+    return _built(arch, lambda device: _tiles(device, **constants))
+
+
+def _sample_tiles(rng: np.random.Generator, *, format: str, norm: bool, **constants: Any) -> Trial:
+    """With a norm, of numbers that are alike but for their signs: 8 bits then hold what it makes of them."""
     f = FORMATS[format]
     w, x = _numbers(rng, format, N, 512), rng.standard_normal((M, 512)).astype(np.float32)
-    want = _want(rounded_activations(x, f, "q8"), decode(f, w))
+    seen, weight = rounded_activations(x, f, "q8"), np.full(512, -2, np.float32)
+    if norm:
+        x = rng.choice(np.float32([-3, 3]), x.shape)
+        seen = x.astype(np.float64) * -2 / np.sqrt(9.25)
+    want = _want(seen, decode(f, w))
+    if norm:
+        want = Want(want.value, 4 * want.bound)  # the norm, and scales that are rounded
 
     def run(device: Device) -> list[Result]:
-        tiled = alone(device, f, M, N, 512, stages > 0, tuning=Tuning(high, turns, 1, stages))
+        tiled = _tiles(device, format=format, norm=norm, **constants)
         memory = device.scratch(tiled.nbytes)
-        return _tried(device, [w, x], want, False, lambda w, x, out: tiled.run(memory.data.ptr, x, [w], [out]))
+
+        def launch(w: int, x: int, weight: int, out: int) -> None:
+            tiled.run(memory.data.ptr, x, [w, weight], [out], (0.25,) if norm else ())
+
+        return _tried(device, [w, x, weight], want, False, launch)
 
     return Trial(run)
 
@@ -202,9 +216,11 @@ CATALOGUE = [
         _build_tiles, _sample_tiles,
         (FORMAT, Constant("high", 1, "tiles of a block at once", (1, 2, 3)),
          Constant("turns", 2, "warps that share a tile", (1, 2, 3, 4)),
-         Constant("stages", 3, "spans of a warp in shared memory", (0, 2, 3, 4))), AMPERE,
+         Constant("stages", 3, "spans of a warp in shared memory", (0, 2, 3, 4)),
+         Constant("bulk", False, "whether they come by bulk copies, from sm_90 on", (False, True)),
+         Constant("norm", False, "whether x is normalized first", (False, True))), AMPERE,
         ({}, {"format": "q6_k", "stages": 2}, {"format": "q5_1", "turns": 1}, {"format": "iq4_xs", "stages": 0},
-         {"format": "q2_k", "high": 2, "turns": 1}),
+         {"format": "q2_k", "high": 2, "turns": 1}, {"bulk": True}, {"format": "q6_k", "bulk": True, "norm": True}),
     ),
     CatalogueEntry(
         "quant_columns", "blocks", "x w, whose blocks lie along the result's axis",

@@ -8,10 +8,11 @@ from trueno.backend import FORMATS, unit_shape
 
 from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Parity, Sample, Want
 from trueno_cuda.device.protocol import Device
+from trueno_cuda.kernels.epilogue import LARGE
 from trueno_cuda.kernels.quant.rows import MOST_COLUMNS, MOST_SUMS, Form, Part, rows
 from trueno_cuda.ptx import Kernel
 
-ROWS, SHARE = 16, 6
+ROWS, SHARE, EPS = 16, 6, 0.5
 VECTORS = 3
 """Of the batched form that is compared with the product of one vector."""
 BATCHED = ("q4_k", "q6_k")
@@ -19,15 +20,16 @@ BATCHED = ("q4_k", "q6_k")
 
 
 def _build(
-    arch: str, *, name: str, activations: str, columns: int, threads: int, ahead: int, access: int, guarded: bool
-) -> Kernel:
+    arch: str, *, name: str, activations: str, columns: int, threads: int, ahead: int, access: int, guarded: bool,
+    norm: bool = False,
+) -> Kernel:  # fmt: skip
     part = Part(name, access, 1)
-    return rows(arch, Form(((part,),), activations, columns, threads, 1, 1, ahead, True, guarded))
+    return rows(arch, Form(((part,),), activations, columns, threads, 1, 1, ahead, True, guarded, norm=norm))
 
 
 def _sample(
     rng: np.random.Generator, *, name: str, activations: str, columns: int, threads: int, ahead: int, access: int,
-    guarded: bool,
+    guarded: bool, norm: bool = False,
 ) -> Sample:  # fmt: skip
     """Small whole numbers in x, which 8 bits hold exactly, and random blocks with scales of about 1."""
     f = FORMATS[name]
@@ -36,8 +38,13 @@ def _sample(
     x = rng.integers(-127, 128, (columns, k // 32, 32)).astype(np.float32)
     x[..., 0] = 127.0  # the scale is then 1, or -1
     x = x.reshape(columns, k)
-    want, size = x.astype(np.float64) @ values.T, np.abs(x).astype(np.float64) @ np.abs(values).T
+    seen, weights = x.astype(np.float64), rng.choice(np.float32([-2, 2]), k)
+    if norm:
+        seen = seen * weights / np.sqrt((seen**2).mean(axis=1, keepdims=True) + EPS)
+    want, size = seen @ values.T, np.abs(seen) @ np.abs(values).T
     operands: dict[str, Any] = {"x": x, "w0": w, "out0": np.full((columns, ROWS), np.nan, np.float32)}
+    if norm:
+        operands |= {"norm": weights, "eps": EPS}
     wants = {"out0": Want(want, (size + 1e3) * 2.0**-16)}
     if guarded:
         operands["status"], wants["status"] = np.zeros(1, np.uint32), Want(np.zeros(1, np.uint32))
@@ -105,7 +112,9 @@ def _entry(name: str) -> CatalogueEntry:
     more = (
         {"activations": "f32", "columns": 2, "access": 4},
         {"columns": 3, "threads": 64, "ahead": 1, "guarded": True},
+        {"threads": 64, "norm": True},
     )
+    large = FORMATS[FORMATS[name].activations].elements == LARGE
     return CatalogueEntry(
         f"quant_rows_{name}",
         "products",
@@ -119,8 +128,9 @@ def _entry(name: str) -> CatalogueEntry:
             Constant("ahead", 2, "rows on their way at once", tuple(range(1, MOST_SUMS + 1))),
             Constant("access", 16, "what divides the matrix' address and its bytes", (16, 4, 1)),
             GUARDED,
+            *([Constant("norm", False, "whether x is normalized first", (False, True))] if large else []),
         ),
-        variants=({}, *(more if name == "q4_k" else more[:1] if name == "q6_k" else ())),
+        variants=({}, *(more if name == "q4_k" else more[::2] if name == "q6_k" else ())),
         parity=Parity("register_unroll", {"columns": VECTORS}, partial(_both, name=name)) if name in BATCHED else None,
     )
 

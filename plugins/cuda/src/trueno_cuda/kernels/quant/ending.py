@@ -2,10 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueno_cuda.kernels.operands import INF, NAN
 from trueno_cuda.ptx import Value, u32
+
+
+class Element(NamedTuple):
+    """An element of the results of a section, and whether it is there.
+
+    at: its place in a result; row: of the matrix, which is the place along the result's last axis; column: of the
+    vector.
+    """
+
+    at: Value
+    row: Value
+    column: Value
+    live: Value
 
 
 class Ending:
@@ -15,27 +28,32 @@ class Ending:
         self.k, self.p, self.form = k, p, form
         self.bits: Any = k.var(u32, 0) if form.guarded else None
 
-    def store(
-        self, section: Sequence[Any], first: int, totals: Sequence[Value], at: Value, column: Value, row: Value,
-        live: Value,
-    ) -> None:  # fmt: skip
-        """Store one element of each part of a section, where `live`.
+    def beside(self, section: Sequence[Any], first: int, element: Element) -> list[list[Any]]:
+        """Begin to read what epilogues need beside the sums of one element; None where that is a result."""
+        places = {"e": element.at, "w": element.row, "r": element.column, "u": 0}
+        return [
+            [
+                None if where == "result"
+                else getattr(self.p, f"beside{first + i}_{j}").load(places[kind], where=element.live)
+                for j, ((where, _), kind) in enumerate(zip(part.sources, part.epilogue.beside, strict=True))
+            ] if part.epilogue else []
+            for i, part in enumerate(section)
+        ]  # fmt: skip
 
-        first: the number of its first part.  at: of the element in the result; row: of the matrix, which is the place
-        along the result's last axis; column: of the vector.
-        """
-        k, p = self.k, self.p
+    def store(
+        self, section: Sequence[Any], first: int, totals: Sequence[Value], element: Element,
+        beside: Sequence[Sequence[Any]],
+    ) -> None:  # fmt: skip
+        """Store one element of each part of a section.  first: the number of its first part."""
+        k, p, at, live = self.k, self.p, element.at, element.live
         results: list[Value] = []
-        places = {"e": at, "w": row, "r": column, "u": 0}
         for i, (part, value) in enumerate(zip(section, totals, strict=True)):
             number = first + i
             if part.epilogue is not None:
-                kinds = part.epilogue.beside
                 others = [
-                    results[n] if where == "result"
-                    else getattr(p, f"beside{number}_{j}").load(places[kind], where=live)
-                    for j, ((where, n), kind) in enumerate(zip(part.sources, kinds, strict=True))
-                ]  # fmt: skip
+                    results[n] if where == "result" else read
+                    for (where, n), read in zip(part.sources, beside[i], strict=True)
+                ]
                 numbers = [getattr(p, f"number{number}_{j}") for j in range(part.epilogue.numbers)]
                 value = part.epilogue.write(k, value, others, numbers)
             results.append(value)

@@ -19,11 +19,14 @@ from trueno_cuda.kernels.quant.task import aligned
 from trueno_cuda.kernels.source import build
 from trueno_cuda.ptx import Kernel, Value, f32, ptr, s8x4, s32, u8, u32
 from trueno_cuda.ptx.builder import ParamType
+from trueno_cuda.rows.elementary32 import rsqrt
 
 EIGHT = 8
 """Rows of x in one mma."""
 WARPS = 8
 THREADS = 32 * WARPS
+TURNS = 4
+"""Loads of a thread that are on their way at once while squares are added up: all of a row of 4096."""
 ROUNDING = 8
 """Blocks that a multiprocessor is to have while x is rounded: all of its threads."""
 
@@ -91,8 +94,9 @@ class Layout:
 
 
 @cache
-def fragments(arch: str, layout: Layout, wide: bool) -> Kernel:
-    """x in codes, as mma.sync reads them; zeros for rows behind the last.
+def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False) -> Kernel:
+    """x in codes, as mma.sync reads them; zeros for rows behind the last.  norm: x is normalized first, and the blocks
+    that share a row add up its squares themselves.
 
     Grid: rows, in whole eights, and the blocks that share a row (`sharing`).  wide: x allows accesses of 16 bytes.
 
@@ -113,9 +117,14 @@ def fragments(arch: str, layout: Layout, wide: bool) -> Kernel:
         there = k.ctaid < p.m
         line = p.x + k.multiple_of(k.mul_wide(k.select(there, k.ctaid, 0), p.depth), f.elements)
         groups, blocks = p.depth // SMALL, p.depth // f.elements
+        factor = _factor(k, p, line, there, wide) if norm else None
         for block in k.range(k.ctaid_y * WARPS + k.warp, blocks, k.nctaid_y * WARPS):
             own = line + (block * f.elements + lane * each)
             numbers = [v for i in range(0, each, vec) for v in own.load(i, vec=vec, where=there)]
+            if norm:
+                weights = p.norm + (block * f.elements + lane * each)
+                weight = [v for i in range(0, each, vec) for v in weights.load(i, vec=vec)]
+                numbers = [v * factor * w for v, w in zip(numbers, weight, strict=True)]
             codes, d = coded(k, f, numbers)
             whole = [c.to(s32, "rn") for c in codes]
             p.scales.store((eight * blocks + block) * EIGHT + g, d, where=lane == 0)
@@ -152,11 +161,25 @@ def fragments(arch: str, layout: Layout, wide: bool) -> Kernel:
                 for more, part in ((0, low), (higher, (totals[grain] - low) >> 7)):
                     getattr(p, f"pairs{grain}").cast(u8).store(at + more, part.bits(u32), where=lane % lanes == 0)
 
-    params: dict[str, ParamType] = {"x": ptr(f32), **layout.pointers, "m": u32, "depth": u32}
+    own: tuple[dict[str, ParamType], ...] = ({"norm": ptr(f32)}, {"eps": f32}) if norm else ({}, {})
+    params: dict[str, ParamType] = {"x": ptr(f32), **own[0], **layout.pointers, "m": u32, "depth": u32, **own[1]}
     words = [*("ordered" if order else "words" for order in layout.orders), *map(str, layout.grains)]
     words += [f"pairs{grain}" for grain in layout.pairs]
-    name = f"quant_fragments_{layout.partner}_{'_'.join(words)}{'_unaligned' * (not wide)}"
+    name = f"quant_fragments_{'normed_' * norm}{layout.partner}_{'_'.join(words)}{'_unaligned' * (not wide)}"
     return build(name, arch, params, body, THREADS)
+
+
+def _factor(k: Any, p: Any, line: Any, there: Value, wide: bool) -> Value:
+    """What `rms_norm` multiplies the elements of a row by, beside weights."""
+    total = k.var(f32, 0.0)
+    for first in k.range(k.tid * 4, p.depth, THREADS * 4 * TURNS):
+        loaded: list[Value] = []
+        for at in (first + turn * THREADS * 4 for turn in range(TURNS)):
+            four, here = line + k.multiple_of(at, 4), there & (at < p.depth)
+            loaded += four.load(0, vec=4, where=here) if wide else [four.load(i, where=here) for i in range(4)]
+        for v in loaded:
+            total.fma(v, v)
+    return rsqrt(k, k.block_sum(total) / p.depth.to(f32) + p.eps)
 
 
 def sharing(sms: int, rows: int, blocks: int) -> int:
@@ -167,10 +190,10 @@ def sharing(sms: int, rows: int, blocks: int) -> int:
 class Fragments:
     """x[m, k] as `fragments` writes it.  nbytes: of all; at: where each of `Layout.pointers` begins."""
 
-    def __init__(self, device: Device, layout: Layout, m: int, k: int, wide: bool) -> None:
+    def __init__(self, device: Device, layout: Layout, m: int, k: int, wide: bool, norm: bool = False) -> None:
         padded = -(-m // EIGHT) * EIGHT
         grid = padded, sharing(device.sms, padded, k // FORMATS[layout.partner].elements), 1
-        self.launch = device.prepare(fragments(device.arch, layout, wide), grid, (m, k))
+        self.launch = device.prepare(fragments(device.arch, layout, wide, norm), grid, (m, k))
         self.strides = layout.strides(k)
         self.at, self.nbytes = list[int](), 0
         for stride in self.strides:

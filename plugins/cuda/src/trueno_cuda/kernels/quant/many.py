@@ -27,7 +27,7 @@ from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.quant import decoding
 from trueno_cuda.kernels.quant.parts import RIGHT, ByRow, parts
-from trueno_cuda.kernels.quant.task import Numbered, Task, aligned
+from trueno_cuda.kernels.quant.task import Norm, Numbered, Task, aligned
 from trueno_cuda.kernels.quant.tiling import Tiled
 from trueno_cuda.kernels.store import Store
 from trueno_cuda.ptx import bf16, f32
@@ -122,9 +122,9 @@ class Together:
 
     def __init__(
         self, device: Device, members: Sequence[Task], activations: str, x: int, operands: int, m: int, k: int,
-        guarded: bool,
+        guarded: bool, norm: Norm | None = None,
     ) -> None:  # fmt: skip
-        self.device, self.members, self.x, self.operands = device, members, x, operands
+        self.device, self.members, self.x, self.operands, self.norm = device, members, x, operands, norm
         self.sizes, self.activations, self.guarded = (m, k), activations, guarded
         self._planned: dict[bool, list[tuple[Many | Tiled, list[Numbered]]]] = {}
         self.results = [4 * m * p.n if p.result < 0 else 0 for p in members]
@@ -135,10 +135,10 @@ class Together:
             return self._planned[wide]
         device, (m, k), tasks = self.device, self.sizes, [(i, p) for i, p in enumerate(self.members) if p.n]
         plan: list[tuple[Many | Tiled, list[Numbered]]] = []
-        if self.activations == "q8" and m <= MOST_TILED:
+        if self.activations == "q8" and (m <= MOST_TILED or self.norm):
             for _, run in groupby(tasks, lambda each: FORMATS[each[1].format].activations):
                 some = list(run)
-                plan.append((Tiled(device, some, m, k, wide, guarded=self.guarded), some))
+                plan.append((Tiled(device, some, m, k, wide, guarded=self.guarded, norm=self.norm), some))
         else:
             for i, p in tasks:
                 guarded = self.guarded and p.result >= 0

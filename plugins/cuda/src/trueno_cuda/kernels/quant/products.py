@@ -7,6 +7,7 @@ blocks have the same rows of all.  Sections share out the blocks of one wave by 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -20,21 +21,28 @@ from trueno_cuda.kernels.quant import staging
 from trueno_cuda.kernels.quant.blocks import access_of
 from trueno_cuda.kernels.quant.many import Together
 from trueno_cuda.kernels.quant.rows import MOST_COLUMNS, MOST_SUMS, Form, Part, rows, units_of
-from trueno_cuda.kernels.quant.task import Task, shares
+from trueno_cuda.kernels.quant.task import Norm, Task, shares
+from trueno_cuda.kernels.quant.tiling import BULK
 from trueno_cuda.kernels.table import KERNELS, RATES
+from trueno_cuda.ptx import TARGETS
 
 W = {"quant_matvec": 0, "quant_matmul": 1}
 """Which operand is the matrix; the other one is x."""
 THREADS = {1: 1024, 2: 640, 4: 512, 8: 320}
 """Threads that a block may have, by its columns, whose elements of x are in registers."""
-BUSY, CROWDED = 512, 384
-"""Threads that a multiprocessor is to hold; fewer where a unit takes more registers than `LARGE`."""
+BUSY = {64: 256, 128: 384}
+"""Threads that a multiprocessor is to hold, by those of a block.  Fewer blocks round x less often, with more rows on
+their way: on an H200, q, k and v of 1.5B take 3.6 us with four blocks of 64 threads, and 4.8 with eight."""
+MANY, CROWDED = 640, 384
+"""The same of larger blocks; at most where a unit takes more registers than `LARGE`, or there are 8 columns."""
 LARGE = 12
-REGISTERS, OWN = 65536, 45
-"""Registers of a multiprocessor, and of a thread beside units and its elements of x."""
+MOST_AHEAD = 8
+"""Rows of a part on their way: more of one vector gain nothing, and cost registers."""
+REGISTERS, OWN, BESIDE = 65536, 45, 8
+"""Registers of a multiprocessor, and of a thread beside units and its elements of x; more for each further column."""
 MOST_ROWS = {"q8": 2, "f32": 16, "bf16": 0}
-"""Rows of x above which tensor cores are quicker (`many`): on an H200, gate and up of 7B take 26 us for 2 rows here and
-40 for 4, and 26 for up to 8 by `tiles`."""
+"""Rows of x above which tensor cores are quicker (`many`), and one row of 8 bits where `tiles` has bulk copies: on an
+H200, gate and up of 7B take 25 us for 2 rows here, 30 with their norm, and 23 for up to 8 by `tiles`."""
 MOST = 1 << 31
 """Below this lies every axis."""
 
@@ -55,8 +63,8 @@ class Product(NamedTuple):
     group: int
 
 
-def products_of(call: Call) -> tuple[list[Product], int, str]:
-    """The products of a call, the operand that is their x, and their activations."""
+def products_of(call: Call) -> tuple[list[Product], int, str, Norm | None]:
+    """The products of a call, the operand that is their x, their activations, and what normalizes x."""
     op: Any = call.op
     place = W[op.table_op.name]
     if isinstance(op, SharedOp):
@@ -65,7 +73,12 @@ def products_of(call: Call) -> tuple[list[Product], int, str]:
         own = tuple(("operand", i) for i in range(len(op.signature.inputs)))
         members, kept = (Member(op, call.static, own),), ((0, 0),)
     result: list[Product] = []
-    first = 0
+    first, norm = 0, None
+    if not members[0].op.structured:
+        (_, x), (_, weight) = members[0].sources
+        norm, first = Norm(weight, 0), len(members[0].op.symbolic)
+        members = [replace(m, sources=tuple(map(partial(_behind, x), m.sources))) for m in members[1:]]
+        kept = tuple((at - 1, number) for at, number in kept)
     for at, member in enumerate(members):
         static, count = dict(member.static), len(member.op.symbolic)
         beside = member.sources[2:]
@@ -81,13 +94,19 @@ def products_of(call: Call) -> tuple[list[Product], int, str]:
             )
         )  # fmt: skip
         first += count
-    return result, members[0].sources[1 - place][1], dict(members[0].static)["activations"]
+    return result, members[0].sources[1 - place][1], dict(members[0].static)["activations"], norm
+
+
+def _behind(x: int, source: tuple[str, int]) -> tuple[str, int]:
+    """Where an operand is, if products are counted without the norm before them, which makes its own operand x."""
+    where, i = source
+    return source if where == "operand" else (where, i - 1) if i else ("operand", x)
 
 
 def refusal(call: Call) -> Reject | None:
     """Files' own order of rows is read alone: on a GPU there is nothing to gain from another."""
     op: Any = call.op
-    statics = [m.static for m in op.members] if isinstance(op, SharedOp) else [call.static]
+    statics = [m.static for m in op.members if m.op.structured] if isinstance(op, SharedOp) else [call.static]
     for name in (dict(s)["format"] for s in statics):
         if name not in FORMATS:
             return Reject("unsupported_op", f"{name}: rows are read as files hold them; q.plain() puts them back")
@@ -113,25 +132,39 @@ PLANNED = Tuning()
 
 def form_of(
     sections: tuple[tuple[Part, ...], ...], activations: str, count: int, k: int, wide: bool, guarded: bool,
-    tuning: Tuning = PLANNED,
+    tuning: Tuning = PLANNED, *, norm: bool = False, arch: str = "sm_90a", shared: int = 227 << 10,
 ) -> Form:  # fmt: skip
-    """The kernel for `count` rows of x of k elements."""
+    """The kernel for `count` rows of x of k elements.  norm: they are normalized first.
+
+    shared: bytes of shared memory that a block may have.
+    """
     step = next(c for c in THREADS if c >= count)
     formats = [FORMATS[part.format] for section in sections for part in section]
     chunks = -(-max(units_of(f, k) for f in formats) // (tuning.threads or THREADS[step]))
     threads = -(-max(units_of(f, k) for f in formats) // (32 * chunks)) * 32
-    most = BUSY if max(map(_held, formats)) <= LARGE and step < 8 else CROWDED
+    most = BUSY.get(-(-threads // 64) * 64, MANY)
+    if max(map(_held, formats)) > LARGE or step == 8:
+        most = min(most, CROWDED)
     resident = tuning.resident or max(1, min(most // threads, 16))
     together = max(sum(_held(FORMATS[part.format]) for part in section) for section in sections)
-    free = min(REGISTERS // (resident * threads), 255) - OWN - count * max(_seen(s, activations) for s in sections)
-    ahead = tuning.ahead or max(min(free // (together + count), MOST_SUMS // count), 1)
-    staged, stageable = max(tuning.staged, 0), chunks == 1 and _stageable(sections, k, threads)
+    free = min(REGISTERS // (resident * threads), 255) - OWN - BESIDE * (count - 1)
+    free -= count * max(_seen(s, activations) for s in sections)
+    ahead = tuning.ahead or max(min(free // (together + count), MOST_SUMS // count, MOST_AHEAD), 1)
+    staged, stageable = max(tuning.staged, 0), chunks == 1 and asynchronous(arch) and _stageable(sections, k, threads)
     if not stageable:
         staged = 0
     elif not tuning.staged and activations == "q8" and step in staging.THREADS and all(f.nbytes % 8 for f in formats):
         blocks, group = staging.plan([f.name for f in formats], max(map(len, sections)), step, threads)
         staged, resident, ahead = staging.GROUPS, tuning.resident or blocks, tuning.ahead or group
-    return Form(sections, activations, count, threads, chunks, resident, ahead, wide, guarded, staged)
+    form = Form(sections, activations, count, threads, chunks, resident, ahead, wide, guarded, staged, norm)
+    while form.nbytes > shared and form.staged and form.ahead > 1:
+        form = replace(form, ahead=form.ahead // 2)
+    return form if form.nbytes <= shared else replace(form, staged=0)
+
+
+def asynchronous(arch: str) -> bool:
+    """Whether copies to shared memory need no registers."""
+    return TARGETS[arch].number >= 80
 
 
 def _stageable(sections: tuple[tuple[Part, ...], ...], k: int, threads: int) -> bool:
@@ -171,7 +204,7 @@ class Products:
 
     def __init__(self, device: Device, call: Call) -> None:
         self.device, self.guarded = device, call.guarded
-        self.products, self.x, self.activations = products_of(call)
+        self.products, self.x, self.activations, self.norm = products_of(call)
         self.vector = call.op.table_op.name == "quant_matvec"
         self.order = sorted(range(len(self.products)), key=lambda i: (self.products[i].group, i))
         """The products, those of one section behind each other."""
@@ -183,6 +216,8 @@ class Products:
         if len(x) != (1 if self.vector else 2):
             return None
         m, k = (1, *x)[-2:]
+        if self.norm and arrays[self.norm.weight] != (k,):
+            return None
         lengths: list[int] = []
         for p in self.products:
             w, f = arrays[p.matrix], FORMATS[p.format]
@@ -207,7 +242,8 @@ class Products:
         heights = [arrays[p.matrix][0] for p in self.products]
         if m * k == 0 or not any(heights):
             return []
-        if m > MOST_ROWS[self.activations]:
+        bulk = self.activations == "q8" and TARGETS[self.device.arch].number >= BULK
+        if m > (1 if bulk else MOST_ROWS[self.activations]) or (self.norm and not self._whole(m, k)):
             return [self._many(arrays, outs, m, k)]
         planned: list[Planned] = []
         most, done = MOST_COLUMNS[self.activations], 0
@@ -217,23 +253,30 @@ class Products:
             done += count
         return planned
 
+    def _whole(self, m: int, k: int) -> bool:
+        """Whether a block has threads for all units of a row, so that it reads all of x before the matrix."""
+        return max(units_of(FORMATS[p.format], k) for p in self.products) <= THREADS[next(c for c in THREADS if c >= m)]
+
     def _many(self, arrays: Sequence[Shape], outs: Sequence[Shape], m: int, k: int) -> Planned:
         """The launch of all products by tensor cores."""
         members: list[Any] = [None] * len(self.products)
-        first = 0
+        first = 0 if self.norm is None else 1
         for i in self.order:  # in which the parameters are given
             p = self.products[i]
             count = p.numbers.stop - p.numbers.start
             sizes = arrays[p.matrix][0], slice(first, first + count)
             members[i] = Task(p.format, p.epilogue, p.matrix, p.beside, p.result, *sizes, p.group)
             first += count
-        launch = Together(self.device, members, self.activations, self.x, len(arrays), m, k, self.guarded)
+        own = self.device, members, self.activations, self.x, len(arrays), m, k, self.guarded
+        launch = Together(*own, norm=self.norm)
         pointers = [("operand", i, 0) for i in range(len(arrays))] + [("result", i, 0) for i in range(len(outs))]
         return Planned(launch, pointers)
 
     def _launch(self, arrays: Sequence[Shape], aligned: Sequence[int], k: int, done: int, count: int) -> Planned:
         sections: dict[int, list[Part]] = {}
         pointers: list[tuple[str, int, int]] = [("operand", self.x, 4 * done * k)]
+        if self.norm:
+            pointers.append(("operand", self.norm.weight, 0))
         heights: dict[int, int] = {}
         places: dict[int, int] = {}
         for i in self.order:
@@ -251,8 +294,11 @@ class Products:
             for (where, n), kind in zip(p.beside, p.epilogue.beside if p.epilogue else "", strict=True):
                 if where == "operand":
                     pointers.append(("operand", n, 0 if self.vector else moved[kind]))
-        wide = aligned[self.x] % 16 == 0
-        form = form_of(tuple(map(tuple, sections.values())), self.activations, count, k, wide, self.guarded)
+        wide = aligned[self.x] % 16 == 0 and (self.norm is None or aligned[self.norm.weight] % 16 == 0)
+        form = form_of(
+            tuple(map(tuple, sections.values())), self.activations, count, k, wide, self.guarded,
+            norm=self.norm is not None, arch=self.device.arch, shared=self.device.shared,
+        )  # fmt: skip
         return Planned(prepared(self.device, form, k, list(heights.values())), pointers)
 
 
@@ -280,7 +326,8 @@ def kernel_of(device: Device, call: Call) -> Kernel:
     """The kernel of a call's key."""
     own = Products(device, call)
     operands, results = len(call.op.signature.inputs), len(call.op.signature.outputs)
-    order = [i for at in own.order for i in range(own.products[at].numbers.start, own.products[at].numbers.stop)]
+    order = [own.norm.eps] if own.norm else []
+    order += [i for at in own.order for i in range(own.products[at].numbers.start, own.products[at].numbers.stop)]
     plans: dict[Any, list[Planned] | None] = {}
     laid = device.contiguous
     elementwise = {

@@ -9,13 +9,18 @@ matrix and dp4a.  The next units are on their way while one is multiplied, which
 and column; with "f32" codes become floats.  Lanes of a warp add up several rows at once (`folded`); warps meet in
 shared memory once for `BAND` rows.  Rows that have more units than a block may have threads are taken in chunks.
 
+Where x is normalized first (`norm`), lanes round x times the norm's weights, and 1 / sqrt(sum of x^2 / k + eps)
+multiplies the sums at the end: codes do not depend on it, the float32 scales of `q8_k` carry it, and nothing waits for
+the squares, which meet in shared memory beside the partial sums.  Where x times weights, or sums of it, leave float32's
+range and the normalized ones do not, results are zeros, Inf or NaN.
+
 Blocks that begin anywhere, as q6_k's, are dear to hold in registers; for one or two rows of x a warp copies its part of
 the next rows into a ring of its own in shared memory (`staging`).
 
 Floor: the bytes of w, at 4.28 TB/s on an H200.  Measured there in a chain of a graph, weights cold, one vector in 8
-bits: 37888x3584 in q4_k 20.7 us, 86 % of the floor; 3584x18944 in q4_k 12.6 us, 71 %; 152064x3584 in q6_k 118 us, 89 %
-(in registers 142); 3584x18944 in q6_k 18.0 us, 72 % (20.6); 4608x3584 and 3584x3584 in q4_k 5.5 and 4.7 us, 40 and
-36 %.
+bits: 37888x3584 in q4_k 20.6 us, 87 % of the floor (normalized first 21.5); 3584x18944 in q4_k 12.1 us, 74 %;
+152064x3584 in q6_k 115 us, 91 % (in registers 142); 3584x18944 in q6_k 18.1 us, 72 % (20.6); 4608x3584 and 3584x3584 in
+q4_k 5.5 (normalized 5.8) and 4.7 us, 40 and 36 %.
 
 The kernel waits for the one before it, and then reads.  Reading the matrix before the wait, where nothing in flight
 writes it, gained 0 to 2 % for large matrices and lost 2 to 10 % for small ones: x then comes last, and has to be
@@ -33,12 +38,13 @@ from trueno.backend import FORMATS, Format, UnitShape, unit_shape
 from trueno_cuda.kernels.epilogue import Epilogue
 from trueno_cuda.kernels.quant.activations import Seen, columns, seen
 from trueno_cuda.kernels.quant.blocks import Blocks
-from trueno_cuda.kernels.quant.ending import Ending, each_section
-from trueno_cuda.kernels.quant.staging import WORD, Ring
+from trueno_cuda.kernels.quant.ending import Element, Ending, each_section
+from trueno_cuda.kernels.quant.staging import WORD, Ring, slot_bytes
 from trueno_cuda.kernels.quant.sums import Weights, folded
 from trueno_cuda.kernels.quant.units import Decoded, Unit
 from trueno_cuda.ptx import Kernel, Source, Value, Var, f32, ptr, u8, u32, u64
 from trueno_cuda.ptx.builder import ParamType
+from trueno_cuda.rows.elementary32 import rsqrt
 
 BAND = 64
 """About how many rows of a matrix have partial sums in shared memory at once."""
@@ -85,6 +91,7 @@ class Form:
     chunks: of a row, each of as many units as a block has threads.  resident: blocks that a multiprocessor holds.
     ahead: rows of each part that are on their way at once.  wide: whether x allows accesses of 16 bytes.
     staged: groups of so many rows that each warp has in shared memory (`staging`); 0: rows are read into registers.
+    norm: whether x is normalized first; in one chunk, with 8 bits in blocks whose scales are float32.
     """
 
     sections: tuple[Section, ...]
@@ -97,6 +104,7 @@ class Form:
     wide: bool
     guarded: bool = False
     staged: int = 0
+    norm: bool = False
 
     @property
     def band(self) -> int:
@@ -107,6 +115,13 @@ class Form:
     @property
     def parts(self) -> list[Part]:
         return [part for section in self.sections for part in section]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of shared memory: of each section partial sums, squares and rings."""
+        warps = self.threads // 32
+        sums = 4 * self.columns * warps * (self.chunks * self.band * len(self.parts) + self.norm * len(self.sections))
+        return sums + self.staged * warps * self.ahead * sum(slot_bytes(p.format) for p in self.parts if self.staged)
 
 
 def units_of(f: Format, k: int) -> int:
@@ -142,7 +157,8 @@ def params(form: Form) -> dict[str, ParamType]:
     pointers, floats = pointers_of(form)
     wholes: dict[str, ParamType] = {"depth": u32}
     wholes |= {f"row_bytes{i}": u32 for i in range(len(form.parts))}
-    return {"x": ptr(f32)} | pointers | wholes | sizes_of(form) | floats
+    norm: tuple[dict[str, ParamType], ...] = ({"norm": ptr(f32)}, {"eps": f32}) if form.norm else ({}, {})
+    return {"x": ptr(f32)} | norm[0] | pointers | wholes | sizes_of(form) | norm[1] | floats
 
 
 @cache
@@ -154,7 +170,8 @@ def rows(arch: str, form: Form) -> Kernel:
         _write(k, SimpleNamespace(**dict(zip(names, given, strict=True))), form)
 
     function.__name__ = "_".join(
-        ["quant_rows", *dict.fromkeys(p.word for p in form.parts), form.activations, str(form.columns),
+        ["quant_rows", *(["normed"] if form.norm else []), *dict.fromkeys(p.word for p in form.parts),
+         form.activations, str(form.columns),
          *([f"s{form.staged}x{form.ahead}"] if form.staged else []), *(["guarded"] if form.guarded else [])]
     )  # fmt: skip
     place = Parameter.POSITIONAL_OR_KEYWORD
@@ -185,6 +202,7 @@ class _Section:
         self.staged = [Blocks(k, f, getattr(p, f"w{at + i}"), WORD) for i, f in enumerate(self.formats) if form.staged]
         self.row_bytes = [k.multiple_of(getattr(p, f"row_bytes{at + i}"), part.pitch) for i, part in enumerate(section)]
         self.partial = k.shared(f32, form.chunks * (form.threads // 32), len(section), form.columns, form.band)
+        self.squares: Any = k.shared(f32, form.columns, form.threads // 32) if form.norm else None
 
     def write(self) -> None:
         k, p, form = self.k, self.p, self.form
@@ -196,41 +214,63 @@ class _Section:
             lane.read()
             lane.see()
             for band in k.range(first, last, form.band):
+                asked = self._ask(band, last)
                 lane.multiply(band, k.min(band + form.band, last))
-                self._finish(band, last)
+                self._finish(asked)
             if form.staged:
                 lane.ring.end()
             return
         for band in k.range(first, last, form.band):
-            stop = k.min(band + form.band, last)
+            stop, asked = k.min(band + form.band, last), self._ask(band, last)
             for chunk in k.range(0, form.chunks):
                 lane = _Lane(self, chunk, band, stop)
                 lane.fetch(p.x)
                 lane.read()
                 lane.see()
                 lane.multiply(band, stop)
-            self._finish(band, last)
+            self._finish(asked)
 
-    def _finish(self, band: Value, last: Value) -> None:
-        """Add up what the warps have, and store a band of every part."""
-        k, form = self.k, self.form
-        k.sync()
-        slots = form.chunks * (form.threads // 32)
+    def _ask(self, band: Value, last: Value) -> list[tuple[Value, Element, Any]]:
+        """The elements of a band that the thread stores, by their rows in the band, and what it reads beside them.
+
+        That is asked for before the sums, behind which nothing would hide it.
+        """
+        k, form, asked = self.k, self.form, []
         for begin in range(0, form.band * form.columns, form.threads):
             index = k.tid + begin
             row, column = index % form.band, index // form.band
             live = (band + row < last) & (index < form.band * form.columns)
             row, column = k.min(row, last - band - 1), k.min(column, form.columns - 1)
-            totals = []
+            at = band + row
+            whole = column.to(u64) * self.rows.to(u64) + at.to(u64) if form.columns > 1 else at
+            element = Element(whole, at, column, live)
+            asked.append((row, element, self.ending.beside(self.section, self.at, element)))
+        return asked
+
+    def _finish(self, asked: list[tuple[Value, Element, Any]]) -> None:
+        """Add up what the warps have, and store a band of every part."""
+        k, form = self.k, self.form
+        k.sync()
+        slots = form.chunks * (form.threads // 32)
+        for row, element, beside in asked:
+            column, totals = element.column, []
             for i in range(len(self.section)):
                 total = self.partial.load((0, i, column, row))
                 for slot in range(1, slots):
                     total = total + self.partial.load((slot, i, column, row))
                 totals.append(total)
-            at = band + row
-            whole = column.to(u64) * self.rows.to(u64) + at.to(u64) if form.columns > 1 else at
-            self.ending.store(self.section, self.at, totals, whole, column, at, live)
+            if form.norm:
+                factor = self._factor(column)
+                totals = [total * factor for total in totals]
+            self.ending.store(self.section, self.at, totals, element, beside)
         k.sync()
+
+    def _factor(self, column: Value) -> Value:
+        """What `rms_norm` multiplies the elements of a column by, beside weights."""
+        total = self.squares.load((column, 0))
+        for warp in range(1, self.form.threads // 32):
+            total = total + self.squares.load((column, warp))
+        return rsqrt(self.k, total / self.p.depth.to(f32) + self.p.eps)
 
 
 class _Lane:
@@ -252,6 +292,7 @@ class _Lane:
             self.live.append(number < count)
         self.held: list[list[list[list[Var]]]] = []
         self.fetched: dict[tuple[UnitShape, str], list[Any]] = {}
+        self.weights: dict[tuple[UnitShape, str], list[list[Value]]] = {}
         self.seen: list[list[Seen]] = []
 
     def _block(self, part: int, row: Value) -> Any:
@@ -279,23 +320,36 @@ class _Lane:
             key = w.shape, f.activations
             if key in self.fetched:
                 continue
-            self.fetched[key] = []
+            self.fetched[key], place = [], (start, w.shape.run, w.shape.ways, live, form.wide)
             for c in range(form.columns):
                 line = x + k.multiple_of(section.p.depth * c, 32) if c else x
-                read = columns(k, line, start, w.shape.run, w.shape.ways, live, form.wide)
+                self.fetched[key].append(columns(k, line, *place))
+                if form.norm and not c:
+                    self.weights[key] = columns(k, section.p.norm, *place)
                 if form.columns * len(orders) > FEW:  # whose floats do not all fit into registers
-                    self.fetched[key].append(seen(k, read, FORMATS[f.activations], form.activations))
-                else:
-                    self.fetched[key].append(read)
+                    self.fetched[key][c] = self._seen(key, c)
 
     def see(self) -> None:
         """Quantize them."""
-        k, section, activations = self.k, self.section, self.form.activations
+        section = self.section
         known = {
-            key: [r if isinstance(r, Seen) else seen(k, r, FORMATS[key[1]], activations) for r in read]
+            key: [r if isinstance(r, Seen) else self._seen(key, c) for c, r in enumerate(read)]
             for key, read in self.fetched.items()
         }
         self.seen = [known[w.shape, f.activations] for f, w in zip(section.formats, section.matrices, strict=True)]
+
+    def _seen(self, key: tuple[UnitShape, str], c: int) -> Seen:
+        """The lane's elements of column c, in one order of them."""
+        k, read = self.k, self.fetched[key][c]
+        if self.form.norm:
+            if key == next(iter(self.fetched)):  # another order has the same elements
+                total: Any = k.const(f32, 0.0)
+                for v in (v for column in read for v in column):
+                    total = k.fma(v, v, total)
+                self.section.squares.store((c, k.warp), k.warp_sum(total), where=k.lane == 0)
+            weights = self.weights[key]
+            read = [[v * w for v, w in zip(a, b, strict=True)] for a, b in zip(read, weights, strict=True)]
+        return seen(k, read, FORMATS[key[1]], self.form.activations)
 
     def multiply(self, band: Value, stop: Value) -> None:
         """Products of the rows of a band; their sums over each warp go to shared memory."""

@@ -34,6 +34,13 @@ class Task(NamedTuple):
     group: int
 
 
+class Norm(NamedTuple):
+    """`rms_norm` of x.  weight: the operand that has its weights; eps: among the parameters."""
+
+    weight: int
+    eps: int
+
+
 def shares(blocks: int, sizes: Sequence[tuple[int, int]]) -> list[int]:
     """Rows of a block of each section, so that all sections need so many blocks or fewer, if they can.
 

@@ -13,26 +13,35 @@ begin after its own wait, or behind one like itself, so what wrote w has ended.
 Floor: the bytes of w, at 4.28 TB/s on an H200; int8 mma.sync is the limit from some 32 rows on.  Measured there in a
 chain of a graph, weights cold, for 8, 16 and 32 rows of x: two of 18944x3584 in q4_k 26.2, 30.2 and 45.3 us, 68, 59
 and 39 % of the floor; 3584x18944 in q4_k 15.6, 17.5 and 24.8 us, in q6_k 21.7, 26.6 and 37.9; 152064x3584 in q6_k 135,
-162 and 248 us.  Of 32 rows, x does not fit the first cache, and is read from the second again for each tile: where w
-was not copied, the first took 18 us without reading x, and 39 with it.
+162 and 248 us.  Bulk copies (`tile_bulk`) take 23.2 us for the first of these.  Of 32 rows, x does not fit the first
+cache, and is read from the second again for each tile: where w was not copied, the first took 18 us without reading x,
+and 39 with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueno.backend import COLUMN, FORMATS, Format
 
-from trueno_cuda.kernels.quant.blocks import Block, Blocks, Head
-from trueno_cuda.kernels.quant.ending import Ending, each_section
+from trueno_cuda.kernels.quant.blocks import Blocks
+from trueno_cuda.kernels.quant.ending import Element, Ending, each_section
 from trueno_cuda.kernels.quant.fragments import EIGHT, Layout, grain_of, in_order, pairs_of
 from trueno_cuda.kernels.quant.parts import SMALL
 from trueno_cuda.kernels.quant.rows import Part, pointers_of, sizes_of
+from trueno_cuda.kernels.quant.tile_bulk import Barriers, BulkRing, fill
+from trueno_cuda.kernels.quant.tile_reads import Inputs, Words
 from trueno_cuda.kernels.quant.tile_ring import ROWS, SPAN, Direct, TileRing, row_bytes
 from trueno_cuda.kernels.source import build
 from trueno_cuda.ptx import Kernel, Value, f32, s8x4, s32, u8, u32, u64
 from trueno_cuda.ptx.builder import ParamType
+
+Rows = Direct | TileRing | BulkRing
+"""Where the rows of a tile are."""
+EARLY = 2
+"""Elements of a thread up to which what is read beside their sums is asked for before these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,9 @@ class Form:
 
     columns: times EIGHT rows of x.  high: tiles that a block has at once.  turns: warps that share each of them.
     resident: blocks that are to fit a multiprocessor.  stages: spans of a warp that have a place in shared memory
-    (`TileRing`); 0: read where they are.
+    (`TileRing`); 0: read where they are.  bulk: whether one more warp lets them come by bulk copies (`tile_bulk`), and
+    stages are of all warps.  kept: spans that a warp has of a row, at most, where what they take of x stays in
+    registers; 0: it is read for each tile.
     """
 
     sections: tuple[tuple[Part, ...], ...]
@@ -51,6 +62,8 @@ class Form:
     resident: int
     stages: int
     guarded: bool = False
+    bulk: bool = False
+    kept: int = 0
 
     @property
     def parts(self) -> list[Part]:
@@ -67,118 +80,24 @@ class Form:
 
     @property
     def slot(self) -> int:
-        """Bytes of a warp's place for one span of a section."""
-        return max(sum(ROWS * row_bytes(FORMATS[p.format], p.pitch) for p in section) for section in self.sections)
+        """Bytes of a place for one span of a section and a warp; with bulk copies, of all warps."""
+        high, spans = (self.high, self.turns) if self.bulk else (1, 1)
+        return max(
+            sum(high * ROWS * row_bytes(FORMATS[p.format], p.pitch, spans) for p in section)
+            for section in self.sections
+        )
 
     @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return self.warps * (self.slot * self.stages + 128 * self.numbers)
+        sums = 128 * self.warps * self.numbers
+        if self.bulk:
+            return self.slot * self.stages + 2 * sums + 16 * self.stages
+        return self.warps * self.slot * self.stages + sums
 
     @property
     def layout(self) -> Layout:
         return Layout.of([FORMATS[part.format] for part in self.parts])
-
-
-class Words:
-    """What one lane reads of a block of a row: its head, and of 32 elements two words of codes, of those in `in_order`.
-
-    Words of planes that several units share are read once.  t: the lane's number among four.
-    """
-
-    def __init__(self, w: Blocks, block: Block, t: Value) -> None:
-        self.w, self.t, f = w, t, w.f
-        self.ordered, s = in_order(f), w.shape
-        units = [w.first(unit) for unit in range(s.units)]
-        assert all(isinstance(e, int) for e in units) and s.units * s.ways * COLUMN == f.elements
-        self.planes: dict[tuple[int, int], list[Value]] = {}  # by plane, and by where in the block the words begin
-        for e in units:
-            for n, (at, count) in enumerate(w.planes(e)):
-                if (n, at) in self.planes or (self.ordered and count > 1 and e % SMALL):
-                    continue
-                several = 2 if self.ordered and count > 1 else 1
-                self.planes[n, at] = w.words(block, at + t * (4 * several) if count > 1 else at, several)
-        self.head: Head = w.head(block)
-
-    def codes(self, i: int, half: int) -> Value:
-        """Four codes of the 32 elements number i of the block: the lane's first or second word of them."""
-        w, s, ordered = self.w, self.w.shape, self.ordered
-        element = SMALL * i + (0 if ordered else half * COLUMN)
-        period = s.run * s.ways
-        way, e = element % period // s.run, element // period * period + element % s.run
-        code = None
-        for n, (plane, (at, _)) in enumerate(zip(w.f.planes, w.planes(e), strict=True)):
-            words = self.planes[n, at]
-            if plane.run == 1:
-                start = self.t * 8 + half * 4 if ordered else self.t * 4 + (e % 32 + way * s.run)
-                part = (words[0] >> start & 15) * 0x00204081 & 0x01010101
-                part = part << plane.to
-            else:
-                (part,) = w._part(plane, [words[half if ordered else 0]], e, way, not n)
-            code = part if code is None else code | part
-        assert code is not None
-        return code
-
-
-class Inputs:
-    """What a lane reads of x: each number once for all matrices of a section, and for 32 elements at a time.
-
-    Where the last span is short, `inside` says whether these elements are there.
-    """
-
-    def __init__(self, k: Any, p: Any, layout: Layout, lane: Value, t: Value) -> None:
-        self.k, self.p, self.lane, self.t = k, p, lane, t
-        self.partner = FORMATS[layout.partner].elements
-        self.places: dict[Any, Any] = {}
-        self.seen: dict[Any, Any] = {}
-
-    def begin(self, span: Value) -> None:
-        """A span begins: what lies in it is read at constants from few addresses."""
-        self.span = span
-        self.places.clear()
-
-    def enter(self, i: int) -> None:
-        """Elements number i times 32 of the span begin."""
-        self.seen.clear()
-        self.i = i
-        groups = self.p.depth // SMALL
-        self.inside = self.span * (SPAN // SMALL) + i < groups if self.partner < SPAN else None
-
-    def _read(self, name: str, each: int, own: Value | int, c: int, at: int, vec: int) -> list[Value]:
-        """`vec` words of those that lie in pieces, one for each `each` elements and column, in pieces of a span.
-
-        own: the lane's place among the words of a piece, which are 64 of codes and of pairs of sixteen sums, 32 of
-        pairs of eight, and 8 of others.
-        """
-        words = {"codes0": 64, "codes1": 64, "pairs16": 64, "pairs32": 32}.get(name, EIGHT)
-        if (name, c) not in self.places:
-            pieces = self.p.depth // each
-            first = (pieces * c + self.span * (SPAN // each) if c else self.span * (SPAN // each)) * words + own
-            self.places[name, c] = getattr(self.p, name) + first
-        key = name, c, at
-        if key not in self.seen:
-            self.seen[key] = self.places[name, c].load(at * words, vec=vec, where=self.inside)
-        loaded = self.seen[key]
-        return loaded if isinstance(loaded, list) else [loaded]
-
-    def codes(self, ordered: bool, c: int) -> list[Value]:
-        """The lane's two words of column c."""
-        loaded = self._read(f"codes{int(ordered)}", SMALL, self.lane * 2, c, self.i, 2)
-        return [v.bits(s8x4) for v in loaded]
-
-    def sums(self, grain: int, h: int, c: int) -> list[Value]:
-        """Of the h-th `grain` elements, the sums of two rows of x."""
-        return self._read(f"sums{grain}", grain, self.t * 2, c, self.i * (SMALL // grain) + h, 2)
-
-    def scales(self, c: int) -> list[Value]:
-        """Of the block of x with these elements, the scales of two rows."""
-        return self._read("scales", self.partner, self.t * 2, c, self.i * SMALL // self.partner, 2)
-
-    def pairs(self, grain: int, c: int) -> list[Value]:
-        """The lane's words of the sums of a block in pairs of bytes."""
-        several = SMALL // grain
-        loaded = self._read(f"pairs{grain}", SPAN, self.lane * several, c, 0, several)
-        return [word.bits(s8x4) for word in loaded]
 
 
 class Sums:
@@ -289,11 +208,30 @@ class Sums:
                 self.totals[c][j].fma(y, dx[j % 2])
 
 
+class Shared(NamedTuple):
+    """Of a block: the ring of slots, room for warps' sums, and the barriers of bulk copies."""
+
+    ring: Any
+    room: Any
+    barriers: Barriers | None
+
+
+class Asked(NamedTuple):
+    """An element that a thread stores: its tile, slot and lane among the sums of warps, and what is read beside it."""
+
+    place: Value
+    slot: Value
+    lane: Value
+    element: Element
+    beside: Any
+
+
 class Section:
     """Writes one section's part of the kernel: parts number `at` and on."""
 
-    def __init__(self, k: Any, p: Any, form: Form, n: int, at: int, ending: Ending, shared: tuple[Any, Any]) -> None:
-        self.k, self.p, self.form, self.at, self.ending, (self.ring, self.room) = k, p, form, at, ending, shared
+    def __init__(self, k: Any, p: Any, form: Form, n: int, at: int, ending: Ending, shared: Shared) -> None:
+        self.k, self.p, self.form, self.at, self.ending = k, p, form, at, ending
+        self.ring, self.room, self.barriers = shared
         self.parts = form.sections[n]
         self.rows, self.share, self.start = (getattr(p, f"{name}{n}") for name in ("rows", "share", "start"))
         self.depth, self.spans = p.depth, (p.depth + (SPAN - 1)) // SPAN
@@ -301,6 +239,7 @@ class Section:
         self.matrices = [getattr(p, f"w{at + i}") for i in range(len(self.parts))]
         self.group, self.t = k.lane // 4, k.lane % 4
         self.place, self.turn = k.warp // form.turns, k.warp % form.turns
+        self.begins = range(0, form.high * 128 * form.columns, 32 * form.warps)
 
     def own_rows(self, tile: Value) -> list[Value]:
         """The lane's two rows of a tile; the last row stands for those behind it."""
@@ -310,20 +249,58 @@ class Section:
         k, form = self.k, self.form
         first = (k.ctaid - self.start) * self.share
         last = k.min(first + self.share, (self.rows + (ROWS - 1)) // ROWS)
-        w = TileRing(self, first, last) if form.stages else Direct(self, first, last)
+        if self.barriers is None:
+            self._multiply(TileRing(self, first, last) if form.stages else Direct(self, first, last), first, last)
+            return
+        with k.when(k.warp == form.warps):
+            fill(self, self.barriers, first, last)
+            k.wait_previous()
+        with k.otherwise():
+            self.turned = k.var(u32, 0)
+            self._multiply(BulkRing(self, self.barriers, last), first, last)
+
+    def _multiply(self, w: Rows, first: Value, last: Value) -> None:
+        """What warps do that multiply."""
+        k, form = self.k, self.form
         k.wait_previous()
         x = Inputs(k, self.p, form.layout, k.lane, self.t)
+        if form.kept:
+            spans = [k.min(self.turn + number * form.turns, self.spans - 1) for number in range(form.kept)]
+            x.keep(spans, self.formats, form.columns)
         for top in k.range(first, last, form.high):
+            asked = [self._ask(begin, top, last) for begin in self.begins] if len(self.begins) <= EARLY else []
             w.enter(top + self.place)
             sums = [Sums(k, f, b, form.columns, self.t) for f, b in zip(self.formats, w.blocks, strict=True)]
-            for span in k.range(self.turn, k.select(top + self.place < last, self.spans, 0), form.turns):
-                w.step(span)
+            for span in w.spans(top + self.place):
                 self._span(w, x, sums, span)
-            self._finish(sums, top, last)
+            self._finish(sums, asked, top, last)
         w.end()
 
-    def _span(self, w: TileRing | Direct, x: Inputs, sums: Sequence[Sums], span: Value) -> None:
-        x.begin(span)
+    @contextmanager
+    def _met(self, sums: Sequence[Sums]) -> Iterator[Any]:
+        """The sums of all warps in shared memory, until the block is over.
+
+        Beside bulk copies there is room for those of two tiles: a warp that stores the sums of a third one has met all
+        others behind the second, and thus behind what they read of the first.
+        """
+        k, form, room = self.k, self.form, self.room
+        if form.bulk:
+            room = room[self.turned.value]
+            self.turned.set(self.turned ^ 1)
+        for part, own in enumerate(sums):
+            for c, four in enumerate(own.totals):
+                for j, total in enumerate(four):
+                    room.store((k.warp, 4 * (part * form.columns + c) + j, k.lane), total)
+        if form.bulk:
+            k.sync(1, 32 * form.warps)
+        else:
+            k.sync()
+        yield room
+        if not form.bulk:
+            k.sync()
+
+    def _span(self, w: Rows, x: Inputs, sums: Sequence[Sums], span: Value) -> None:
+        x.begin(span, w.number)
         for i in range(SPAN // SMALL):
             x.enter(i)
             for part, (f, own) in enumerate(zip(self.formats, sums, strict=True)):
@@ -334,34 +311,41 @@ class Section:
                 if within == f.elements // SMALL - 1:
                     own.leave(x)
 
-    def _finish(self, sums: Sequence[Sums], top: Value, last: Value) -> None:
-        """Add up what the warps of each tile have, and store the tiles from `top` on."""
-        k, form, room = self.k, self.form, self.room
+    def _ask(self, begin: int, top: Value, last: Value) -> Asked:
+        """The thread's element behind the first `begin` of the tiles from `top` on, and what is read beside it."""
+        k, form = self.k, self.form
         numbers = 4 * form.columns
-        for part, own in enumerate(sums):
-            for c, four in enumerate(own.totals):
-                for j, total in enumerate(four):
-                    room.store((k.warp, part * numbers + 4 * c + j, k.lane), total)
-        k.sync()
-        count = form.high * 32 * numbers
-        for begin in range(0, count, 32 * form.warps):
-            index = k.tid + begin
-            here = k.min(index, count - 1)
-            row, column, place = here % ROWS, here // ROWS % (EIGHT * form.columns), here // (32 * numbers)
-            slot = column // EIGHT * 4 + row // EIGHT * 2 + column % 2
-            lane = row % EIGHT * 4 + column % EIGHT // 2
-            at = (top + place) * ROWS + row
-            live = (index < count) & (column < self.p.m) & (at < self.rows) & (top + place < last)
-            totals = []
-            for part in range(len(sums)):
-                total = room.load((place * form.turns, slot + part * numbers, lane))
-                for turn in range(1, form.turns):
-                    total = total + room.load((place * form.turns + turn, slot + part * numbers, lane))
-                totals.append(total)
-            at, column = k.min(at, self.rows - 1), k.min(column, self.p.m - 1)
-            whole = column.to(u64) * self.rows.to(u64) + at.to(u64)
-            self.ending.store(self.parts, self.at, totals, whole, column, at, live)
-        k.sync()
+        count, index = form.high * 32 * numbers, k.tid + begin
+        here = k.min(index, count - 1)
+        row, column, place = here % ROWS, here // ROWS % (EIGHT * form.columns), here // (32 * numbers)
+        slot = column // EIGHT * 4 + row // EIGHT * 2 + column % 2
+        lane = row % EIGHT * 4 + column % EIGHT // 2
+        at = (top + place) * ROWS + row
+        live = (index < count) & (column < self.p.m) & (at < self.rows) & (top + place < last)
+        at, column = k.min(at, self.rows - 1), k.min(column, self.p.m - 1)
+        element = Element(column.to(u64) * self.rows.to(u64) + at.to(u64), at, column, live)
+        return Asked(place, slot, lane, element, self.ending.beside(self.parts, self.at, element))
+
+    def _finish(self, sums: Sequence[Sums], asked: Sequence[Asked], top: Value, last: Value) -> None:
+        """Add up what the warps of each tile have, and store the tiles from `top` on.  asked: what was asked early."""
+        k, form = self.k, self.form
+        with self._met(sums) as room:
+            for number, begin in enumerate(self.begins):
+                # Beside bulk copies, warps that store nothing go on.
+                some = form.bulk and begin + 32 * form.warps > form.high * 128 * form.columns
+                with k.when(k.warp * 32 + begin < form.high * 128 * form.columns) if some else nullcontext():
+                    self._store(room, len(sums), asked[number] if asked else self._ask(begin, top, last))
+
+    def _store(self, room: Any, parts: int, asked: Asked) -> None:
+        """Add up and store one element of each part."""
+        form, numbers, totals = self.form, 4 * self.form.columns, []
+        for part in range(parts):
+            slot = asked.slot + part * numbers
+            total = room.load((asked.place * form.turns, slot, asked.lane))
+            for turn in range(1, form.turns):
+                total = total + room.load((asked.place * form.turns + turn, slot, asked.lane))
+            totals.append(total)
+        self.ending.store(self.parts, self.at, totals, asked.element, asked.beside)
 
 
 @cache
@@ -369,16 +353,21 @@ def tiles(arch: str, form: Form) -> Kernel:
     """The kernel.  Grid: blocks, of which section n has those from start{n} on, each with share{n} tiles of rows{n}."""
 
     def body(k: Any, p: Any) -> None:
-        ending, room = Ending(k, p, form), k.shared(f32, form.warps, form.numbers, 32)
-        ring = k.shared(u8, form.warps, form.slot, stages=form.stages, per="warp") if form.stages else None
-        each_section(k, p, form, lambda n, at: Section(k, p, form, n, at, ending, (ring, room)).write())
+        ending, room = Ending(k, p, form), k.shared(f32, form.warps, form.numbers, 32, stages=1 + form.bulk)
+        ring = barriers = None
+        if form.bulk:
+            ring, barriers = k.shared(u8, form.slot, stages=form.stages, align=128), Barriers(k, form)
+        elif form.stages:
+            ring = k.shared(u8, form.warps, form.slot, stages=form.stages, per="warp")
+        shared = Shared(ring, room, barriers)
+        each_section(k, p, form, lambda n, at: Section(k, p, form, n, at, ending, shared).write())
         ending.end()
 
     pointers, floats = pointers_of(form)
     wholes: dict[str, ParamType] = {"m": u32, "depth": u32, **sizes_of(form)}
     names = "_".join(dict.fromkeys(part.word for part in form.parts))
     sizes = f"{form.columns}x{form.high}x{form.turns}_r{form.resident}_s{form.stages}"
-    name = f"quant_tiles_{names}_{sizes}{'_guarded' * form.guarded}"
-    return build(
-        name, arch, form.layout.pointers | pointers | wholes | floats, body, 32 * form.warps, form.resident, "late"
-    )
+    words = [f"bulk{form.kept or ''}"] * form.bulk + ["guarded"] * form.guarded
+    name = "_".join(["quant_tiles", names, sizes, *words])
+    threads = 32 * (form.warps + form.bulk)
+    return build(name, arch, form.layout.pointers | pointers | wholes | floats, body, threads, form.resident, "late")

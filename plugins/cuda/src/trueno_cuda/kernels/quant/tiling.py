@@ -15,9 +15,10 @@ from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.quant.blocks import access_of
 from trueno_cuda.kernels.quant.fragments import EIGHT, Fragments, Layout
 from trueno_cuda.kernels.quant.rows import Part
-from trueno_cuda.kernels.quant.task import Numbered, Task, shares
+from trueno_cuda.kernels.quant.task import Norm, Numbered, Task, shares
 from trueno_cuda.kernels.quant.tile_ring import CHUNK, ROWS, SPAN
 from trueno_cuda.kernels.quant.tiles import Form, tiles
+from trueno_cuda.ptx import TARGETS
 
 MOST_COLUMNS = 8
 """Times EIGHT rows of x in a launch; more take several."""
@@ -27,19 +28,26 @@ RESERVED = 1 << 10
 """Bytes of shared memory that each block takes beside its own."""
 MANY = 3
 """Tiles for each multiprocessor from which on blocks have few warps for each of them."""
+TURNS, KEPT = 7, 2
+"""Warps of a tile with bulk copies, and spans of each whose part of x stays in registers."""
 LONG = 32
 """Spans of a row from which on more warps share it."""
+BULK = 90
+"""The first architecture with bulk copies."""
 
 
 class Tuning(NamedTuple):
     """Of a launch: tiles of a block at once, warps of a tile, blocks of a multiprocessor, spans of a warp in shared
-    memory; 0: as planned, and all of them or none.
+    memory; 0: as planned, and all of them or none.  bulk: whether these come by bulk copies, where the GPU and the
+    matrices allow that.  kept: whether what a warp takes of x then stays in registers, from one tile to the next.
     """
 
     high: int = 0
     turns: int = 0
     resident: int = 0
     stages: int = 0
+    bulk: bool = False
+    kept: bool = False
 
 
 PLANNED = Tuning()
@@ -52,20 +60,35 @@ def choose(
     """The form for so many tiles of all sections.  spans: of a row; staged: whether rows go through shared memory.
 
     Measured on an H200 with cold weights, 134 forms each: 12 to 16 warps of a multiprocessor are best, and two spans
-    of each in shared memory, for what x takes of the first cache counts more than what is on its way.
+    of each in shared memory, for what x takes of the first cache counts more than what is on its way.  Bulk copies gain
+    3 to 9 % for up to 8 rows, and for large matrices 5 to 7 % for more; others lose.  Where a warp has two spans of a
+    row at most, x in registers gains 4 to 6 % more.
     """
     if tuning.turns:
-        return Form(sections, columns, *tuning, guarded)
-    wide = columns * max(map(len, sections))
+        bulk = tuning.bulk and staged and tuning.stages > 1 and TARGETS[device.arch].number >= BULK
+        kept = -(-spans // tuning.turns) if bulk and tuning.kept else 0
+        return Form(sections, columns, *tuning[:4], guarded, bulk, kept)
+    wide, many = columns * max(map(len, sections)), tiles >= MANY * device.sms
+    stages, bulk = 2 * staged, staged and TARGETS[device.arch].number >= BULK and (many or columns == 1)
+    kept, short = 0, spans <= KEPT * TURNS
     if tiles <= device.sms:
-        high, turns, resident = 1, 12, 1
-    elif tiles < MANY * device.sms:
-        high, turns, resident = 1, 8 if wide == 1 and spans >= LONG else 6, 2
-    else:
+        high, turns, resident, bulk = 1, 12, 1, False
+    elif bulk and columns == 1 and short and tiles >= 2 * device.sms:
+        high, turns, resident = 1, TURNS, 2
+        kept = -(-spans // TURNS)
+    elif bulk:
+        high, turns, resident = (1, 4, 3) if many else (1, 5 if short else TURNS, 2)
+        stages = 3 if columns <= 2 else 2
+    elif many:
         high, turns, resident = (1, 4, 3) if wide >= MOST_SUMS else (2, 2, 3)
-    form = Form(sections, columns, high, min(turns, max(spans, 1)), resident, 2 * staged, guarded)
+    else:
+        high, turns, resident = 1, 8 if wide == 1 and spans >= LONG else 6, 2
+    form = Form(sections, columns, high, min(turns, max(spans, 1)), resident, stages, guarded, bulk, kept)
     while form.shared > device.shared and form.turns > 1:
         form = replace(form, turns=form.turns // 2)
+    if kept:  # fewer warps have more spans of a row each
+        kept = -(-spans // form.turns)
+        form = replace(form, kept=kept if kept <= KEPT else 0)
     return replace(form, resident=max(min(resident, (device.shared + RESERVED) // (form.shared + RESERVED)), 1))
 
 
@@ -90,11 +113,12 @@ class Tiled:
 
     def __init__(
         self, device: Device, tasks: Sequence[Numbered], m: int, k: int, wide: bool, *, guarded: bool = False,
-        tuning: Tuning = PLANNED,
+        tuning: Tuning = PLANNED, norm: Norm | None = None,
     ) -> None:  # fmt: skip
+        self.norm = norm
         self.device, self.sizes, self.wide, self.guarded, self.tuning = device, (m, k), wide, guarded, tuning
         layout = Layout.of([FORMATS[task.format] for _, task in tasks])
-        self.names, self.fragments = list(layout.pointers), Fragments(device, layout, m, k, wide)
+        self.names, self.fragments = list(layout.pointers), Fragments(device, layout, m, k, wide, norm is not None)
         self.nbytes = self.fragments.nbytes
         self.launches: list[Planned] = []
         for first in range(0, m, EIGHT * MOST_COLUMNS):
@@ -136,7 +160,9 @@ class Tiled:
         status: Sequence[int] = (),
     ) -> None:  # fmt: skip
         """Launch it all, on these addresses.  made: of every product's result, by its number in the call."""
-        self.fragments.launch((x, *self.fragments.places(scratch)))
+        norm = self.norm
+        before, eps = ((operands[norm.weight],), (floats[norm.eps],)) if norm else ((), ())
+        self.fragments.launch((x, *before, *self.fragments.places(scratch)), eps)
         for launch, first, inputs, tasks, stored, guarded in self.launches:
             places = dict(zip(self.names, self.fragments.places(scratch, first), strict=True))
             pointers, numbers, here = [places[name] for name in inputs], list[float](), {i for i, _ in tasks}

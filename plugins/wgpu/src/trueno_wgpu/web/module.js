@@ -77,7 +77,7 @@ async function bytes(base, { file, bytes: size }) {
   const cache = await globalThis.caches?.open("trueno").catch(() => undefined);
   let answer = await cache?.match(url);
   if (!answer) {
-    answer = await get(url, "default");
+    answer = await get(url, cache ? "reload" : "default"); // a second cache would keep what this one forgets
     await cache?.put(url, answer.clone()).catch(() => {}); // a full disk is no reason to stop
   }
   const data = new Uint8Array(await answer.arrayBuffer());

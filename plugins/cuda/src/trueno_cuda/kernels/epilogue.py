@@ -17,8 +17,6 @@ from trueno_cuda.rows.expressions import EXPRESSIONS, cast
 HEADS = ("matmul", "batched_matmul", "matvec", "vecmat", "quant_matvec", "quant_matmul")
 SHARED = ("quant_matvec", "quant_matmul")
 """Products of one operand that become one call."""
-LARGE = 256
-"""Elements of a block of 8-bit activations whose scale is a float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +97,14 @@ def normed_refusal(call: Call) -> str | None:
     if name not in SHARED or norm.op.name != "rms_norm":
         return f"{norm.op.name}: no kernel of {name} begins with it"
     for static in (dict(member.static) for member in products):
-        if static["activations"] != "q8" or FORMATS[FORMATS[static["format"]].activations].elements != LARGE:
-            return f"{norm.op.name}: only blocks of {LARGE} codes have scales that can be multiplied after the sums"
+        if static["activations"] != "q8" or not scaled_late(static["format"]):
+            return f"{norm.op.name}: only 8 bits with a float32 scale can be multiplied after the sums"
     return shared_refusal(call)
+
+
+def scaled_late(format: str) -> bool:
+    """Whether 8-bit activations for blocks of this format have float32 scales, which carry any factor."""
+    return FORMATS[FORMATS[format].activations].fields["d"].nbytes == 4
 
 
 def _slow(head: str, static: dict[str, Any], kinds: str) -> str:

@@ -1,9 +1,8 @@
 """attention_decode in the table of kernels: shares of the keys, launches, and the call.
 
 Keys are cut into as many shares as fill the GPU, by what the table can hold at most; the device cuts each sequence's
-own keys into so many, and one recording serves every length.  Where the blocks of a cluster can do it without more
-turns than a launch takes, they join their shares themselves (`meet`), and a call is one launch; else a second kernel
-joins them.
+own keys into so many, and one recording serves every length.  Where it is quicker (`meeting`), blocks of a cluster
+join their shares themselves (`meet`), and a call is one launch; else a second kernel joins them.
 """
 
 from collections.abc import Sequence
@@ -173,9 +172,9 @@ def meeting(device: Device, s: Sizes, tuning: Tuning = PLANNED) -> Tuning | None
     each, turns = s.b * s.hk * tiles, -(-s.longest // (EACH * WARPS))
     if splits_of(device, each, s.longest, step_of(True), filling) == 1:
         return Tuning(1, WARPS)
-    if TARGETS[device.arch].number < CLUSTERED or wide > 1:
+    if (number := TARGETS[device.arch].number) < CLUSTERED or wide > 1:
         return None
-    if turns <= LARGE and 2 * each * LARGE <= device.sms and TARGETS[device.arch].number in WIDE:
+    if turns <= LARGE and 2 * each * LARGE <= device.sms and number in WIDE:
         return Tuning(LARGE, WARPS)
     blocks = -(-turns // TURNS)
     if each >= SOME and blocks <= PORTABLE and 2 * each * blocks <= device.sms * filling:

@@ -163,6 +163,10 @@ COMMON = (
     Constant("one", True, "one query of each sequence", (False, True)),
     Constant("whole", False, "one page of each sequence", (False, True)),
 )
+BY_PRODUCTS = (
+    Constant("form", "f16", "format of the cache", tuple(warp.PACKS)),
+    Constant("tiles", 1, "tiles of eight rows of queries of a warp", (1, 2)),
+)
 CATALOGUE = [
     CatalogueEntry(
         "attention_decode",
@@ -184,8 +188,7 @@ CATALOGUE = [
         _of_products,
         _products,
         (
-            Constant("form", "f16", "format of the cache", tuple(warp.PACKS)),
-            Constant("tiles", 1, "tiles of eight rows of queries of a warp", (1, 2)),
+            *BY_PRODUCTS,
             Constant("along", True, "whether warps take turns along the keys", (False, True)),
             *COMMON,
         ),
@@ -206,8 +209,7 @@ CATALOGUE = [
         _of_meeting,
         _meeting,
         (
-            Constant("form", "f16", "format of the cache", tuple(warp.PACKS)),
-            Constant("tiles", 1, "tiles of eight rows of queries of a warp", (1, 2)),
+            *BY_PRODUCTS,
             Constant("blocks", 8, "of a cluster", tuple(range(1, LARGE + 1))),
             Constant("warps", 4, "of a block", (4, 8, 12)),
             Constant("sinks", False, "a weight more for each head", (False, True)),

@@ -8,7 +8,7 @@ from trueno.backend import FORMATS, unit_shape
 
 from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Parity, Sample, Want
 from trueno_cuda.device.protocol import Device
-from trueno_cuda.kernels.epilogue import LARGE
+from trueno_cuda.kernels.epilogue import scaled_late
 from trueno_cuda.kernels.quant.rows import MOST_COLUMNS, MOST_SUMS, Form, Part, rows
 from trueno_cuda.ptx import Kernel
 
@@ -114,7 +114,6 @@ def _entry(name: str) -> CatalogueEntry:
         {"columns": 3, "threads": 64, "ahead": 1, "guarded": True},
         {"threads": 64, "norm": True},
     )
-    large = FORMATS[FORMATS[name].activations].elements == LARGE
     return CatalogueEntry(
         f"quant_rows_{name}",
         "products",
@@ -128,7 +127,7 @@ def _entry(name: str) -> CatalogueEntry:
             Constant("ahead", 2, "rows on their way at once", tuple(range(1, MOST_SUMS + 1))),
             Constant("access", 16, "what divides the matrix' address and its bytes", (16, 4, 1)),
             GUARDED,
-            *([Constant("norm", False, "whether x is normalized first", (False, True))] if large else []),
+            *([Constant("norm", False, "whether x is normalized first", (False, True))] if scaled_late(name) else []),
         ),
         variants=({}, *(more if name == "q4_k" else more[::2] if name == "q6_k" else ())),
         parity=Parity("register_unroll", {"columns": VECTORS}, partial(_both, name=name)) if name in BATCHED else None,

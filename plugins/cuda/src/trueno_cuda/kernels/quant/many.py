@@ -3,7 +3,7 @@
     bf16        x and w are rounded to bfloat16, once each
     f32, q8     each number is three of bfloat16, and a product of them six (see `parts`): float32's precision
 
-"q8" is multiplied in 8 bits by `tiles` up to MOST_TILED rows.
+"q8" is multiplied in 8 bits by `tiles` up to MOST_TILED rows, and where x is normalized first.
 
 A band is as many rows of w as fit, decoded, into BAND bytes, which all calls of a stream share; each is multiplied by
 the project's product of bfloat16 into its columns of the result: wgmma on sm_90a, mma.sync elsewhere.  Sums are of

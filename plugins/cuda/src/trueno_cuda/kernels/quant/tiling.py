@@ -70,12 +70,11 @@ def choose(
         return Form(sections, columns, *tuning[:4], guarded, bulk, kept)
     wide, many = columns * max(map(len, sections)), tiles >= MANY * device.sms
     stages, bulk = 2 * staged, staged and TARGETS[device.arch].number >= BULK and (many or columns == 1)
-    kept, short = 0, spans <= KEPT * TURNS
+    keep, short = False, spans <= KEPT * TURNS
     if tiles <= device.sms:
         high, turns, resident, bulk = 1, 12, 1, False
     elif bulk and columns == 1 and short and tiles >= 2 * device.sms:
-        high, turns, resident = 1, TURNS, 2
-        kept = -(-spans // TURNS)
+        high, turns, resident, keep = 1, TURNS, 2, True
     elif bulk:
         high, turns, resident = (1, 4, 3) if many else (1, 5 if short else TURNS, 2)
         stages = 3 if columns <= 2 else 2
@@ -83,12 +82,12 @@ def choose(
         high, turns, resident = (1, 4, 3) if wide >= MOST_SUMS else (2, 2, 3)
     else:
         high, turns, resident = 1, 8 if wide == 1 and spans >= LONG else 6, 2
-    form = Form(sections, columns, high, min(turns, max(spans, 1)), resident, stages, guarded, bulk, kept)
+    form = Form(sections, columns, high, min(turns, max(spans, 1)), resident, stages, guarded, bulk)
     while form.shared > device.shared and form.turns > 1:
         form = replace(form, turns=form.turns // 2)
-    if kept:  # fewer warps have more spans of a row each
-        kept = -(-spans // form.turns)
-        form = replace(form, kept=kept if kept <= KEPT else 0)
+    kept = -(-spans // form.turns)  # fewer warps have more of a row each
+    if keep and kept <= KEPT:
+        form = replace(form, kept=kept)
     return replace(form, resident=max(min(resident, (device.shared + RESERVED) // (form.shared + RESERVED)), 1))
 
 

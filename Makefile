@@ -50,7 +50,7 @@ bench: .venv/dev  ## Compare with NumPy and PyTorch, row by row
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-gpu: .venv/dev  ## The rows of GPUs alone, on the GPUs that are here
-	$(BIN)/python -m benchmarks --rows cuda,engine_cuda,lz4_gpu,wgpu,gpus $(ARGS)
+	$(BIN)/python -m benchmarks --rows cuda,language_cuda,engine_cuda,lz4_gpu,wgpu,gpus $(ARGS)
 
 TOOLS ?= memcheck racecheck
 sanitize: .venv/packages  ## Run every CUDA kernel's sample under compute-sanitizer, on the GPU that is here

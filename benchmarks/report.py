@@ -24,7 +24,7 @@ GRID = "ratio, better peer, our time ⌊in floors⌋"
 REGRET = ("op", "shape", "choice over best", "best", "times (trueno: the choice)")
 SINGLE = (
     "startup", "batch", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles",
-    "rust", "ptx", "wgpu", "cuda", "engine_cuda", "lz4_gpu",
+    "rust", "ptx", "wgpu", "cuda", "language_cuda", "engine_cuda", "lz4_gpu",
 )  # fmt: skip
 """Groups whose cells are a figure each; the others are ratios in a grid of ops and shapes."""
 LISTED = ("structured", "language", "quant", "lz4", "engine")
@@ -46,6 +46,8 @@ def figure(record: Record) -> str:
             return f"{record.value:.1f} MB/s"
         case "tok/s":
             return f"{record.value:.0f} tok/s"
+        case "nmse":
+            return f"{record.value:.1e}"
         case "bytes":
             return f"{record.value / 1e12:.2f} TB/s" if record.value >= 1e12 else f"{record.value / 1e9:.1f} GB/s"
     return f"{record.value / 1e12:.2f} T{record.unit}/s"

@@ -10,7 +10,7 @@ GROUPS = (
     "startup", "door", "dispatch", "general", "aio", "inplace", "guards", "threads", "functions", "quartiles", "rust",
     "structured", "language", "rows", "elementwise", "reductions", "batch", "ptx", "quant", "lz4", "engine", "dask",
     "wgpu",
-    "cuda", "engine_cuda", "lz4_gpu", "gpus", "regret",
+    "cuda", "language_cuda", "engine_cuda", "lz4_gpu", "gpus", "regret",
 )  # fmt: skip
 
 

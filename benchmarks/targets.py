@@ -10,7 +10,7 @@ from benchmarks.rows.quant import GGUF, MATMUL, MATVEC
 from benchmarks.rows.regret_gpu import HOST, THERE
 from benchmarks.rows.rust import PUBLISHED_NS
 from benchmarks.rows.structured import MATMUL as MATMUL_SIZES
-from benchmarks.targets_cuda import cuda_verdicts, engine_verdicts, gpus_verdicts, lz4_verdicts
+from benchmarks.targets_cuda import cuda_verdicts, engine_verdicts, gpus_verdicts, language_verdicts, lz4_verdicts
 from benchmarks.targets_dask import dask_verdicts
 from benchmarks.timing import OURS, geometric_mean, median
 from benchmarks.verdict import Verdict, times
@@ -381,6 +381,7 @@ def verdicts(records: Sequence[Record]) -> list[Verdict]:
         *dask_verdicts(records),
         *_wgpu(records),
         *cuda_verdicts(records),
+        *language_verdicts(records),
         *engine_verdicts(records),
         *lz4_verdicts(records),
         *gpus_verdicts(records),

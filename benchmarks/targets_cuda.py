@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trueno.text import duration
 
 from benchmarks.compare import Record
-from benchmarks.rows import cuda, engine_cuda, gpus, lz4_gpu
+from benchmarks.rows import cuda, engine_cuda, gpus, language_cuda, lz4_gpu
 from benchmarks.verdict import Verdict, missing, one, times
 
 CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must reach, and of what
@@ -17,6 +17,7 @@ CUDA: tuple[tuple[tuple[str, ...], float, str], ...] = (  # rows, what each must
     (("matmul",), 0.98, "cuBLAS"),
     (("matmul, our PTX",), 0.85, "cuBLAS"),
     (("matmul bfloat16, our PTX",), 0.85, "cuBLAS"),
+    ((cuda.FEW_ROWS,), 0.95, "cuBLAS"),
 )
 LZ4 = {"lz4_compress": 30e9, lz4_gpu.DECOMPRESS: 100e9}
 """Uncompressed bytes a second of pages of 4 KiB on CUDA."""
@@ -45,6 +46,28 @@ def cuda_verdicts(records: Sequence[Record]) -> list[Verdict]:
     return verdicts
 
 
+def language_verdicts(records: Sequence[Record]) -> list[Verdict]:
+    """Of products with blocks and of attention, each in a chain of its own."""
+    least = {(name, None): (most, "of 4.28 TB/s") for name, (_, _, most) in language_cuda.PRODUCTS.items()}
+    least |= {
+        (language_cuda.PROMPT, f"{n} tokens"): (most, "of PyTorch's speed") for n, most in language_cuda.PROMPTS.items()
+    }
+    least |= {
+        (language_cuda.DECODE, language_cuda.sequences(n)): (most, "of 4.28 TB/s")
+        for n, most in language_cuda.SEQUENCES.items()
+    }
+    verdicts = []
+    for (name, shape), (at_least, whose) in least.items():
+        key = (language_cuda.GROUP, name, *([shape] if shape else []))
+        row = f"cuda, {name}" + (f": {shape}" if shape else "")
+        verdicts.append(one(records, key, row, f"≥ {at_least:.0%} {whose}", lambda v: f"{v:.0%}",
+                            lambda v, at_least=at_least: v >= at_least))  # fmt: skip
+    eight, most = language_cuda.EIGHT, language_cuda.EIGHT_TIMES
+    row = f"cuda, {language_cuda.GATE_UP}: {eight}, time"
+    verdicts.append(one(records, (language_cuda.GROUP, eight), row, f"≤ {most:g}×", times, lambda v: v <= most))
+    return verdicts
+
+
 def engine_verdicts(records: Sequence[Record]) -> list[Verdict]:
     """Of the example engine; a figure of llama.cpp's stands beside ours, as it was measured on that date."""
     verdicts = []
@@ -60,6 +83,11 @@ def engine_verdicts(records: Sequence[Record]) -> list[Verdict]:
         engine_cuda.GAP: engine_cuda.GAP_S,
         engine_cuda.LOAD: engine_cuda.LOAD_S,
     }
+    for (name, shape), error in engine_cuda.ERRORS.items():
+        verdicts.append(
+            one(records, (engine_cuda.GROUP, name, shape), f"cuda, engine {shape}: {name}", f"NMSE ≤ {error:.0e}",
+                lambda v: f"{v:.1e}", lambda v, error=error: v <= error)
+        )  # fmt: skip
     least, key = engine_cuda.TOGETHER_TIMES, (engine_cuda.GROUP, engine_cuda.TOGETHER)
     row = f"cuda, engine: {engine_cuda.TOGETHER}"
     verdicts.append(one(records, key, row, f"≥ {least:g}×", times, lambda v: v >= engine_cuda.TOGETHER_TIMES))

@@ -28,14 +28,18 @@ Array = np.ndarray[Any, Any]
 LENGTH, ALL, FEW = 1 << 28, 1 << 30, 1 << 10
 """Elements of the elementwise rows, of whole reductions, and of what only the host's part is measured with."""
 ROWS = ((4096, 4096), (8192, 8192), (32768, 8192))
+VOCABULARIES = ((1000, 50257), (8192, 151936))
+"""Shapes of logits, whose rows are long, and of which the first begin anywhere."""
 SIDES = (4096, 8192)
+SMALL = ((16, 4096, 4096), (128, 4096, 4096), (333, 777, 555))
+"""Products that fill no GPU: rows of a, elements of a row, columns of b."""
 CLOSE, ROUNDED = 1e-4, 2.0**-8
 """Of the largest value; of a result that is rounded to bfloat16."""
 LAUNCHES = 100
 PLANNED, CALLED, REPLAYED = "launch through plan", "launch through the op", "a kernel of a replayed batch"
 BURST = 256
 """Launches before the host waits: fewer than the driver's queue holds, or the host would be timed waiting for it."""
-CHAIN = "relu scale add"
+CHAIN, FEW_ROWS = "relu scale add", "small matmul bfloat16, our PTX"
 TUTORIAL, EXAMPLE = "the tutorial's fused kernel", Path(__file__).parents[2] / "examples" / "07_a_kernel.py"
 
 
@@ -65,6 +69,9 @@ def cells(plan: Plan) -> Iterator[Cell]:
     for shape in ((64, 4096),) if plan.quick else ROWS:
         for name in ("softmax", "layer_norm", "rms_norm"):
             yield _cell(name, shape, partial(_rows, name), plan)
+    for shape in () if plan.quick else VOCABULARIES:
+        for name in ("softmax", "rms_norm"):
+            yield _cell(name, shape, partial(_rows, name), plan)
     yield _cell(TUTORIAL, (64, 1024) if plan.quick else (32768, 4096), _tutorial, plan)
     for name in ("sum", "argmax"):
         yield _cell(name, (1 << 20 if plan.quick else ALL,), partial(_read, name), plan)
@@ -73,6 +80,8 @@ def cells(plan: Plan) -> Iterator[Cell]:
         yield _cell("matmul", (side, side), _product, plan)
         yield _cell("matmul, our PTX", (side, side), _ours_alone, plan)
         yield _cell("matmul bfloat16, our PTX", (side, side), _halves, plan)
+    for shape in () if plan.quick else SMALL:
+        yield _cell(FEW_ROWS, shape, _halves, plan)
     for name in ("gelu", "softmax"):
         yield _cell(f"{name} bfloat16", (64, 4096) if plan.quick else ROWS[1], partial(_narrow, name), plan)
     for name in (PLANNED, CALLED, REPLAYED):
@@ -195,15 +204,16 @@ def _halves(shape: tuple[int, ...], plan: Plan) -> Record:
     from ml_dtypes import bfloat16
 
     device: Any = registry.load(NAME).device
-    host = [values(("uniform", -1.0, 1.0), shape, i).astype(bfloat16) for i in range(2)]
+    m, k, n = shape if len(shape) == 3 else (*shape, shape[1])
+    host = [values(("uniform", -1.0, 1.0), size, i).astype(bfloat16) for i, size in enumerate(((m, k), (k, n)))]
     a, b = map(device.to_device, host)
-    c = device.empty(shape, a.dtype)
+    c = device.empty((m, n), a.dtype)
     theirs = [torch.from_numpy(x.view(np.int16)).cuda().view(torch.bfloat16) for x in host]
-    out = torch.empty_like(theirs[0])
+    out = torch.empty((m, n), dtype=torch.bfloat16, device="cuda")
     calls = {OURS: lambda: trueno.matmul(a, b, out=c), "torch": lambda: torch.matmul(*theirs, out=out)}
-    if shape[0] % 256 == 0:
+    if len(shape) == 2 and m % 256 == 0:
         calls |= by_pyptx(pyptx.matmul, *theirs)  # by the second one's rows, which costs the same
-    timings = seconds(calls, plan, 3)
+    timings = seconds(calls, plan, 3 if len(shape) == 2 else 100)
     wanted = host[0][:64].astype(np.float64) @ host[1].astype(np.float64)
     return _share(timings, shape, "torch", _checked(c, wanted, ROUNDED))
 

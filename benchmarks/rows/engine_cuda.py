@@ -44,6 +44,10 @@ SPEEDS: dict[tuple[str, str, int, int], tuple[float, float]] = {  # shape, what,
 TOGETHER, HOST, GAP, LOAD = "prefill against its tokens one by one", "host's part of a token", "gap between tokens", (
     "load to first token in a child process, kernels and file cached")  # fmt: skip
 TOGETHER_TIMES, HOST_S, GAP_S, LOAD_S = 8.2, 15e-6, 5e-6, 3.0
+LOGITS, ERROR, COMPARED = "error of logits, {} activations", "nmse", 24
+FLOATS, EIGHT_BITS = LOGITS.format("float"), LOGITS.format("8-bit")
+ERRORS = {(FLOATS, "small"): 1e-6, (EIGHT_BITS, "small"): 3e-4, (EIGHT_BITS, "7b"): 3e-4}
+"""NMSE of the logits of `COMPARED` tokens, at most: "small" against float64, 7B against float activations."""
 FIRST = """
 import sys
 from time import perf_counter
@@ -69,6 +73,9 @@ def cells(plan: Plan) -> Iterator[Cell]:
         if not plan.quick or shape != "7b":
             measure = partial(_speed, shape, what, tokens, sequences, theirs)
             yield _cell(title(what, tokens, sequences), shape, measure)
+    for name, shape in ERRORS:
+        if not plan.quick or shape != "7b":
+            yield _cell(name, shape, partial(_error, name, shape))
     shape = "1.5b" if plan.quick else "7b"
     for name, measure in ((TOGETHER, _together), (HOST, _host), (GAP, _gap), (LOAD, _load)):
         yield _cell(name, shape, partial(measure, shape))
@@ -186,7 +193,10 @@ def _host(shape: str) -> Record:
 
 
 def _gap(shape: str) -> Record:
-    """A token's time beyond that of its kernels, replayed one step after the other."""
+    """A token's time beyond that of its kernels, replayed one step after the other.
+
+    From a turn's first token to its last, so that what begins a turn is not shared out among its tokens.
+    """
     model, caches = _ready(shape)
     recording: Any = model.step.batch._replay._recorded  # type: ignore[union-attr]
     found = []
@@ -197,8 +207,47 @@ def _gap(shape: str) -> Record:
             recording.replay()
         _wait()
         alone = (perf_counter() - start) / TOKENS
-        found.append(_turn(model, caches, 512) - alone)
+        found.append(_steady(model, caches) - alone)
     return Record(GROUP, "", "", "s", max(median(found), 0.0), seconds={OURS: median(found)})
+
+
+def _steady(model: Model, caches: list[Any]) -> float:
+    """Seconds from one token to the next, while a turn runs."""
+    tokens = model.draws(_tokens(model, 1).tolist(), caches, Sampling(), np.zeros((TOKENS, 1)))
+    next(tokens)
+    start = perf_counter()
+    for _ in tokens:
+        pass
+    seconds = perf_counter() - start
+    caches[0].length = 512
+    return seconds / (TOKENS - 1)
+
+
+def _error(name: str, shape: str) -> Record:
+    """Of greedy tokens, one after the other; of floats with a cache of floats."""
+    if shape != "7b":
+        from tests.unit.qwen2.oracle import logits, nmse  # a forward pass in float64
+
+        path = _file(shape)
+        given = {"activations": "f32", "cache": "float32"} if name == FLOATS else {}
+        model = Model(Checkpoint(str(path)), NAME, **given)
+        tokens = _tokens(model, COMPARED).tolist()
+        value = nmse(_logits(model, tokens), logits(path, tokens))
+    else:
+        from tests.unit.qwen2.oracle import nmse
+
+        ours, exact = _model(shape), Model(Checkpoint(str(_file(shape))), NAME, "f32")
+        tokens = _tokens(ours, COMPARED).tolist()
+        value = nmse(_logits(ours, tokens), _logits(exact, tokens))
+    return Record(GROUP, "", "", ERROR, value, problem="" if np.isfinite(value) else "its logits are not finite")
+
+
+def _logits(model: Model, tokens: list[int]) -> Any:
+    """[tokens, vocabulary] in decode steps."""
+    one = model.cache(len(tokens) + 1)
+    rows = [model.decode([token], [one])[0] for token in tokens]
+    one.release()
+    return np.stack(rows)
 
 
 def _load(shape: str) -> Record:

@@ -11,6 +11,7 @@ from trueno.quant import FORMATS
 
 SHAPES = {  # layers, width, heads, heads of keys, feed-forward, vocabulary, context, one matrix for input and output
     "tiny": (2, 256, 4, 2, 512, 1024, 512, True),
+    "small": (8, 1024, 16, 4, 2816, 4096, 2560, False),
     "0.5b": (24, 896, 14, 2, 4864, 151936, 32768, True),
     "1.5b": (28, 1536, 12, 2, 8960, 151936, 32768, True),
     "7b": (28, 3584, 28, 4, 18944, 152064, 32768, False),

@@ -94,9 +94,9 @@ class Layout:
 
 
 @cache
-def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False) -> Kernel:
+def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False, once: bool = False) -> Kernel:
     """x in codes, as mma.sync reads them; zeros for rows behind the last.  norm: x is normalized first, and the blocks
-    that share a row add up its squares themselves.
+    that share a row add up its squares themselves.  once: a warp has one block at most, which it asks for before that.
 
     Grid: rows, in whole eights, and the blocks that share a row (`sharing`).  wide: x allows accesses of 16 bytes.
 
@@ -117,14 +117,17 @@ def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False) -> Kern
         there = k.ctaid < p.m
         line = p.x + k.multiple_of(k.mul_wide(k.select(there, k.ctaid, 0), p.depth), f.elements)
         groups, blocks = p.depth // SMALL, p.depth // f.elements
-        factor = _factor(k, p, line, there, wide) if norm else None
-        for block in k.range(k.ctaid_y * WARPS + k.warp, blocks, k.nctaid_y * WARPS):
-            own = line + (block * f.elements + lane * each)
-            numbers = [v for i in range(0, each, vec) for v in own.load(i, vec=vec, where=there)]
-            if norm:
-                weights = p.norm + (block * f.elements + lane * each)
-                weight = [v for i in range(0, each, vec) for v in weights.load(i, vec=vec)]
-                numbers = [v * factor * w for v, w in zip(numbers, weight, strict=True)]
+
+        def read(block: Value, here: Value | None = None) -> tuple[list[Value], list[Value]]:
+            """The lane's numbers of a block of x, and their weights."""
+            at, live = block * f.elements + lane * each, there if here is None else there & here
+            numbers = [v for i in range(0, each, vec) for v in (line + at).load(i, vec=vec, where=live)]
+            weights = p.norm + at if norm else None
+            return numbers, [v for i in range(0, each, vec) for v in weights.load(i, vec=vec, where=here)] if norm else []
+
+        def write(block: Value, numbers: list[Value], weights: list[Value], factor: Value | None) -> None:
+            if factor is not None:
+                numbers = [v * factor * w for v, w in zip(numbers, weights, strict=True)]
             codes, d = coded(k, f, numbers)
             whole = [c.to(s32, "rn") for c in codes]
             p.scales.store((eight * blocks + block) * EIGHT + g, d, where=lane == 0)
@@ -161,11 +164,22 @@ def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False) -> Kern
                 for more, part in ((0, low), (higher, (totals[grain] - low) >> 7)):
                     getattr(p, f"pairs{grain}").cast(u8).store(at + more, part.bits(u32), where=lane % lanes == 0)
 
+        first = k.ctaid_y * WARPS + k.warp
+        if once:
+            asked = read(first, first < blocks)
+            factor = _factor(k, p, line, there, wide) if norm else None
+            with k.when(first < blocks):
+                write(first, *asked, factor)
+            return
+        factor = _factor(k, p, line, there, wide) if norm else None
+        for block in k.range(first, blocks, k.nctaid_y * WARPS):
+            write(block, *read(block), factor)
+
     own: tuple[dict[str, ParamType], ...] = ({"norm": ptr(f32)}, {"eps": f32}) if norm else ({}, {})
     params: dict[str, ParamType] = {"x": ptr(f32), **own[0], **layout.pointers, "m": u32, "depth": u32, **own[1]}
     words = [*("ordered" if order else "words" for order in layout.orders), *map(str, layout.grains)]
     words += [f"pairs{grain}" for grain in layout.pairs]
-    name = f"quant_fragments_{'normed_' * norm}{layout.partner}_{'_'.join(words)}{'_unaligned' * (not wide)}"
+    name = f"quant_fragments_{'normed_' * norm}{layout.partner}_{'_'.join(words)}{'_unaligned' * (not wide)}{'_once' * once}"
     return build(name, arch, params, body, THREADS)
 
 
@@ -191,9 +205,10 @@ class Fragments:
     """x[m, k] as `fragments` writes it.  nbytes: of all; at: where each of `Layout.pointers` begins."""
 
     def __init__(self, device: Device, layout: Layout, m: int, k: int, wide: bool, norm: bool = False) -> None:
-        padded = -(-m // EIGHT) * EIGHT
-        grid = padded, sharing(device.sms, padded, k // FORMATS[layout.partner].elements), 1
-        self.launch = device.prepare(fragments(device.arch, layout, wide, norm), grid, (m, k))
+        padded, blocks = -(-m // EIGHT) * EIGHT, k // FORMATS[layout.partner].elements
+        grid = padded, sharing(device.sms, padded, blocks), 1
+        kernel = fragments(device.arch, layout, wide, norm, once=norm and blocks <= grid[1] * WARPS)
+        self.launch = device.prepare(kernel, grid, (m, k))
         self.strides = layout.strides(k)
         self.at, self.nbytes = list[int](), 0
         for stride in self.strides:

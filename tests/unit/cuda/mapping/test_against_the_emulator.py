@@ -36,7 +36,7 @@ class Module:  # of the emulator, which notes launches and computes nothing
 
 emulated.load = Module
 backend = planned("sm_90")
-backend.planner.sms, backend.planner.shared = emulated.SMS, emulated.SHARED
+backend.planner.sms, backend.planner.shared = emulated.SMS, emulated.Emulator("sm_90").shared
 steps = engine.steps("examples.qwen2_map", backend, path, tokens, prefill)
 plan = [[one.kernel.key, *one.grid, *one.block, one.kernel.dynamic_shared, *one.numbers]
         for step_ in steps for one in step_.launches]

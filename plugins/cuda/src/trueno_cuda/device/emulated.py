@@ -21,7 +21,6 @@ from trueno_cuda.ptx.types import TensorMap as MapType
 ALIGN = 256
 SMS = 4
 """Few, so that grids are small and a block has several turns, as on a full GPU."""
-SHARED = 227 * 1024
 BYTES = np.dtype(np.uint8)
 LINES = "build(loc=True) makes these name the kernel's lines of Python"
 HOME = "copy it to the host with trueno.numpy first"
@@ -148,13 +147,13 @@ class Emulator:
 
     name = "PTX emulator"
     software = True
-    shared = SHARED
     sms = SMS
     _lock = Lock()
     _memories: ClassVar["weakref.WeakValueDictionary[int, Memory]"] = weakref.WeakValueDictionary()
 
     def __init__(self, arch: str = "sm_90", number: int = 0) -> None:
         self.arch = arch
+        self.shared = TARGETS[arch].shared
         self.number = number
         self.alone = number == 0
         self._here = _Here()

@@ -122,8 +122,9 @@ def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False, once: b
             """The lane's numbers of a block of x, and their weights."""
             at, live = block * f.elements + lane * each, there if here is None else there & here
             numbers = [v for i in range(0, each, vec) for v in (line + at).load(i, vec=vec, where=live)]
-            weights = p.norm + at if norm else None
-            return numbers, [v for i in range(0, each, vec) for v in weights.load(i, vec=vec, where=here)] if norm else []
+            if not norm:
+                return numbers, []
+            return numbers, [v for i in range(0, each, vec) for v in (p.norm + at).load(i, vec=vec, where=here)]
 
         def write(block: Value, numbers: list[Value], weights: list[Value], factor: Value | None) -> None:
             if factor is not None:
@@ -179,7 +180,8 @@ def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False, once: b
     params: dict[str, ParamType] = {"x": ptr(f32), **own[0], **layout.pointers, "m": u32, "depth": u32, **own[1]}
     words = [*("ordered" if order else "words" for order in layout.orders), *map(str, layout.grains)]
     words += [f"pairs{grain}" for grain in layout.pairs]
-    name = f"quant_fragments_{'normed_' * norm}{layout.partner}_{'_'.join(words)}{'_unaligned' * (not wide)}{'_once' * once}"
+    name = "_".join(["quant_fragments", *["normed"] * norm, layout.partner, *words, *["unaligned"] * (not wide),
+                     *["once"] * once])  # fmt: skip
     return build(name, arch, params, body, THREADS)
 
 

@@ -33,9 +33,9 @@ CLUSTERED = ((2048, 8), (4096, 16))
 """The same for teams that are clusters of blocks of `OF_CLUSTER` threads, which have 128 registers each.
 
 On an H200, softmax and rms_norm in hundredths of a copy's speed: 8192 x 151936 with 4096 lanes 80 and 83, with 8192
-lanes 59 and 69; 1000 x 50257, whose rows begin anywhere, with 2048 lanes 73 and 69, with 4096 lanes 63 and 67.  A larger
-cluster waits longer for a place.  Clusters that take several rows in turn, each asked for while the one before is
-computed, have 62 and 69, and 49 and 59: a multiprocessor then holds one block, and not two."""
+lanes 59 and 69; 1000 x 50257, whose rows begin anywhere, with 2048 lanes 73 and 69, with 4096 lanes 63 and 67.  A
+larger cluster waits longer for a place.  Clusters that take several rows in turn, each asked for while the one before
+is computed, have 62 and 69, and 49 and 59: a multiprocessor then holds one block, and not two."""
 OF_CLUSTER = 512
 MOST_GROUPS = 32
 """Of a team that is forced."""

@@ -193,7 +193,7 @@ def _host(shape: str) -> Record:
 
 
 def _gap(shape: str) -> Record:
-    """A token's time beyond that of its kernels, replayed one step after the other.
+    """A token's time beyond that of bare replays, one after the other: uploads, reads, and waiting for the host.
 
     From a turn's first token to its last, so that what begins a turn is not shared out among its tokens.
     """
@@ -224,7 +224,7 @@ def _steady(model: Model, caches: list[Any]) -> float:
 
 
 def _error(name: str, shape: str) -> Record:
-    """Of greedy tokens, one after the other; of floats with a cache of floats."""
+    """Of random tokens, one after the other; of floats with a cache of floats."""
     if shape != "7b":
         from tests.unit.qwen2.oracle import logits, nmse  # a forward pass in float64
 

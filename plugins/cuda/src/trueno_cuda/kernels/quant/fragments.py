@@ -96,7 +96,7 @@ class Layout:
 @cache
 def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False, once: bool = False) -> Kernel:
     """x in codes, as mma.sync reads them; zeros for rows behind the last.  norm: x is normalized first, and the blocks
-    that share a row add up its squares themselves.  once: a warp has one block at most, which it asks for before that.
+    that share a row add up its squares themselves.  once: a warp has one block at most, and asks for it first.
 
     Grid: rows, in whole eights, and the blocks that share a row (`sharing`).  wide: x allows accesses of 16 bytes.
 

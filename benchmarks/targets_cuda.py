@@ -48,12 +48,14 @@ def cuda_verdicts(records: Sequence[Record]) -> list[Verdict]:
 
 def language_verdicts(records: Sequence[Record]) -> list[Verdict]:
     """Of products with blocks and of attention, each in a chain of its own."""
-    least = {(name, None): (most, "of 4.28 TB/s") for name, (_, _, most) in language_cuda.PRODUCTS.items()}
+    least = {
+        (name, None): (most, f"of {language_cuda.READING}") for name, (_, _, most) in language_cuda.PRODUCTS.items()
+    }
     least |= {
         (language_cuda.PROMPT, f"{n} tokens"): (most, "of PyTorch's speed") for n, most in language_cuda.PROMPTS.items()
     }
     least |= {
-        (language_cuda.DECODE, language_cuda.sequences(n)): (most, "of 4.28 TB/s")
+        (language_cuda.DECODE, language_cuda.sequences(n)): (most, f"of {language_cuda.READING}")
         for n, most in language_cuda.SEQUENCES.items()
     }
     verdicts = []

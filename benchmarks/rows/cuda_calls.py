@@ -8,13 +8,32 @@ import trueno
 from trueno.discovery import registry
 from trueno.dispatch.call import request
 
+from benchmarks.compare import Record
 from benchmarks.inputs import values
 from benchmarks.peers import pyptx
-from benchmarks.rows import Plan
+from benchmarks.rows import Cell, Plan
 from benchmarks.timing import Thunk
 
 NAME = "cuda"
 ROUNDS, CALLS = 7, 5
+
+
+def cell(group: str, name: str, shape: str, measure: Callable[[], Record]) -> Cell:
+    """A cell of one record, which is empty where there is no GPU."""
+
+    def measured() -> list[Record]:
+        if not trueno.backends()[NAME].available:
+            return [Record(group, name, shape)]
+        record = measure()
+        record.group, record.name, record.shape = group, name, shape
+        return [record]
+
+    return Cell(group, name, shape, measured)
+
+
+def nmse(got: Any, exact: Any) -> float:
+    """The mean square of the error, relative to that of what is exact."""
+    return float(((got - exact) ** 2).sum() / (exact.astype(np.float64) ** 2).sum())
 
 
 def seconds(calls: dict[str, Thunk], plan: Plan, times: int = CALLS) -> dict[str, float]:
@@ -44,10 +63,10 @@ def there(shape: tuple[int, ...], seed: int = 0) -> Any:
     return trueno.to(whole, NAME)
 
 
-def bare(op: Any, operands: tuple[Any, ...], **given: Any) -> Thunk:
+def bare(op: Any, operands: tuple[Any, ...], out: Any = None, **given: Any) -> Thunk:
     """The kernel alone, writing into the same result: Python's part is another row's."""
     backend: Any = registry.load(NAME)
-    out = op(*operands, **given)
+    out = op(*operands, **given) if out is None else out
     kernel = backend.kernel(request(op.op, operands, {p.name: given.get(p.name, p.default) for p in op.op.params}))
     floats = [float(given.get(p.name, p.default)) for p in op.op.params if p.symbolic]
     return lambda: kernel(*operands, *floats, out)

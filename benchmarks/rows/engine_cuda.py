@@ -11,7 +11,7 @@ better one with and without flash attention, synthetic files of the same shapes.
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
@@ -20,17 +20,17 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import trueno
 from trueno.discovery import registry
 
 from benchmarks.compare import Record
 from benchmarks.rows import Cell, Plan
+from benchmarks.rows.cuda_calls import NAME, cell, nmse
 from benchmarks.timing import OURS
 from examples.qwen2.checkpoint import Checkpoint
 from examples.qwen2.model import Model, Sampling
 from examples.qwen2.synthesize import synthesize
 
-NAME, GROUP = "cuda", "engine_cuda"
+GROUP = "engine_cuda"
 TOKENS, TURNS, LLAMA = 128, 3, "llama.cpp, measured 2026-11-22"
 DECODE, PREFILL = "decode", "prefill"
 SPEEDS: dict[tuple[str, str, int, int], tuple[float, float]] = {  # shape, what, tokens, sequences: target, llama.cpp's
@@ -72,24 +72,13 @@ def cells(plan: Plan) -> Iterator[Cell]:
     for (shape, what, tokens, sequences), (_, theirs) in SPEEDS.items():
         if not plan.quick or shape != "7b":
             measure = partial(_speed, shape, what, tokens, sequences, theirs)
-            yield _cell(title(what, tokens, sequences), shape, measure)
+            yield cell(GROUP, title(what, tokens, sequences), shape, measure)
     for name, shape in ERRORS:
         if not plan.quick or shape != "7b":
-            yield _cell(name, shape, partial(_error, name, shape))
+            yield cell(GROUP, name, shape, partial(_error, name, shape))
     shape = "1.5b" if plan.quick else "7b"
     for name, measure in ((TOGETHER, _together), (HOST, _host), (GAP, _gap), (LOAD, _load)):
-        yield _cell(name, shape, partial(measure, shape))
-
-
-def _cell(name: str, shape: str, measure: Callable[[], Record]) -> Cell:
-    def measured() -> list[Record]:
-        if not trueno.backends()[NAME].available:
-            return [Record(GROUP, name, shape)]
-        record = measure()
-        record.group, record.name, record.shape = GROUP, name, shape
-        return [record]
-
-    return Cell(GROUP, name, shape, measured)
+        yield cell(GROUP, name, shape, partial(measure, shape))
 
 
 def _file(shape: str) -> Path:
@@ -225,20 +214,19 @@ def _steady(model: Model, caches: list[Any]) -> float:
 
 def _error(name: str, shape: str) -> Record:
     """Of random tokens, one after the other; of floats with a cache of floats."""
-    if shape != "7b":
-        from tests.unit.qwen2.oracle import logits, nmse  # a forward pass in float64
+    path = _file(shape)
+    if shape == "7b":
+        model, exact = _model(shape), Model(Checkpoint(str(path)), NAME, "f32")
+        tokens = _tokens(model, COMPARED).tolist()
+        wanted = _logits(exact, tokens)
+    else:
+        from tests.unit.qwen2.oracle import logits  # a forward pass in float64
 
-        path = _file(shape)
         given = {"activations": "f32", "cache": "float32"} if name == FLOATS else {}
         model = Model(Checkpoint(str(path)), NAME, **given)
         tokens = _tokens(model, COMPARED).tolist()
-        value = nmse(_logits(model, tokens), logits(path, tokens))
-    else:
-        from tests.unit.qwen2.oracle import nmse
-
-        ours, exact = _model(shape), Model(Checkpoint(str(_file(shape))), NAME, "f32")
-        tokens = _tokens(ours, COMPARED).tolist()
-        value = nmse(_logits(ours, tokens), _logits(exact, tokens))
+        wanted = logits(path, tokens)
+    value = nmse(_logits(model, tokens), wanted)
     return Record(GROUP, "", "", ERROR, value, problem="" if np.isfinite(value) else "its logits are not finite")
 
 

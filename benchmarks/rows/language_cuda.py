@@ -5,7 +5,8 @@ is in the second cache; a figure is the time of one in that chain, and the share
 read.  PyTorch's attention is `scaled_dot_product_attention` with its fastest kernel.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -18,17 +19,18 @@ from trueno.formats import FORMATS
 from benchmarks.compare import Record
 from benchmarks.inputs import values
 from benchmarks.rows import Cell, Plan
-from benchmarks.rows.cuda_calls import NAME, seconds
+from benchmarks.rows.cuda_calls import NAME, cell, nmse, seconds
 from benchmarks.timing import OURS, Thunk
 
 Array = np.ndarray[Any, Any]
 GROUP = "language_cuda"
 READ = 4.28e12
 """Bytes a second that an H200 reads."""
+READING = f"{READ / 1e12:g} TB/s"
 COLD = 250 << 20
-"""Bytes that the layers of a chain have in all: five times the second cache."""
-NORMAL, DRAWN = ("normal", 0.0, 1.0), 64
-"""Rows of a matrix are drawn from so many that are quantized."""
+"""Bytes that the layers of a chain have in all, at least: five times the second cache."""
+NORMAL, DRAWN = ("normal", 0.0, 1.0), 61
+"""So many rows of a matrix are quantized, and repeat: no tile begins with the same ones as its neighbour."""
 GATE_UP, DOWN, QKV, OUTPUT, EIGHT = "gate and up", "down", "q, k, v", "output", "8 vectors against 1"
 Matrices = tuple[tuple[str, int], ...]
 PRODUCTS: dict[str, tuple[Matrices, int, float]] = {  # formats and rows of the matrices, k, least share of READ
@@ -60,45 +62,30 @@ class Chain(NamedTuple):
 def cells(plan: Plan) -> Iterator[Cell]:
     for name in PRODUCTS:
         if not plan.quick or name == QKV:
-            yield _cell(name, "7b, q6_k" if name == OUTPUT else "7b, q4_k", partial(_product, name, plan))
+            yield cell(GROUP, name, "7b, q6_k" if name == OUTPUT else "7b, q4_k", partial(_product, name, plan))
     if plan.quick:
         return
-    yield _cell(EIGHT, GATE_UP, partial(_eight, plan))
+    yield cell(GROUP, EIGHT, GATE_UP, partial(_eight, plan))
     for tokens in PROMPTS:
-        yield _cell(PROMPT, f"{tokens} tokens", partial(_prompt, tokens, plan))
+        yield cell(GROUP, PROMPT, f"{tokens} tokens", partial(_prompt, tokens, plan))
     for count in SEQUENCES:
-        yield _cell(DECODE, sequences(count), partial(_decode, count, plan))
+        yield cell(GROUP, DECODE, sequences(count), partial(_decode, count, plan))
 
 
 def sequences(count: int) -> str:
     return f"{count} × {LENGTH} keys"
 
 
-def _cell(name: str, shape: str, measure: Callable[[], Record]) -> Cell:
-    def measured() -> list[Record]:
-        if not trueno.backends()[NAME].available:
-            return [Record(GROUP, name, shape)]
-        record = measure()
-        record.group, record.name, record.shape = GROUP, name, shape
-        return [record]
-
-    return Cell(GROUP, name, shape, measured)
-
-
-def _nmse(got: Array, exact: Array) -> float:
-    return float(((got - exact) ** 2).sum() / (exact**2).sum())
-
-
 def _wrong(got: Array, exact: Array, most: float) -> str:
     """NaN is never close."""
-    return "" if _nmse(got.astype(np.float64), exact) <= most else "its result is wrong"
+    return "" if nmse(got.astype(np.float64), exact) <= most else "its result is wrong"
 
 
 def _share(chain: Chain, plan: Plan) -> Record:
     """The share of READ that a layer of a chain reaches."""
     took = seconds({OURS: chain.replay}, plan, 3)[OURS] / chain.layers
     floor = chain.nbytes / READ
-    return Record(GROUP, "", "", "×", floor / took, f"{READ / 1e12:g} TB/s", [floor / took], {OURS: took},
+    return Record(GROUP, "", "", "×", floor / took, READING, [floor / took], {OURS: took},
                   problem=chain.problem, floor=floor, limit="bytes")  # fmt: skip
 
 
@@ -118,49 +105,48 @@ def _blocks(name: str, rows: int, k: int, seed: int) -> trueno.QuantizedMatrix:
     return trueno.to(trueno.QuantizedMatrix(np.resize(some, (rows, some.shape[1])), (rows, k), name), NAME)
 
 
-def _layers(name: str, vectors: int) -> tuple[Any, Chain]:
-    """A batch of the products of several layers, each with matrices and vectors of its own; it stays open."""
+@contextmanager
+def _layers(name: str, vectors: int) -> Iterator[Chain]:
+    """The products of several layers, each with matrices and vectors of its own."""
     matrices, k, _ = PRODUCTS[name]
     nbytes = sum(rows * FORMATS[f].row_bytes(k) for f, rows in matrices)
     layers, shape = COLD // nbytes + 2, (vectors, k) if vectors > 1 else (k,)
-    batch = trueno.Batch(NAME).__enter__()
-    for layer in range(layers):
-        x, w = values(NORMAL, shape, 7 + layer), [_blocks(f, rows, k, i) for i, (f, rows) in enumerate(matrices)]
-        here, there = batch.upload(x), [batch.upload(one) for one in w]
-        y = [batch.quant_matmul(here, one) if vectors > 1 else batch.quant_matvec(one, here) for one in there]
-        kept = [batch.swiglu(*y)] if name == GATE_UP else y
-        for one in kept:
-            batch.keep(one)
-    for _ in range(2):
-        batch.execute()
-    problem = "" if find_spec("gguf") is None else _checked(name, batch.read(kept[0]), w, x)
-    return batch, Chain(_recorded(batch), layers, nbytes, problem)
+    with trueno.Batch(NAME) as batch:
+        for layer in range(layers):
+            x, w = values(NORMAL, shape, 7 + layer), [_blocks(f, rows, k, i) for i, (f, rows) in enumerate(matrices)]
+            here, there = batch.upload(x), [batch.upload(one) for one in w]
+            y = [batch.quant_matmul(here, one) if vectors > 1 else batch.quant_matvec(one, here) for one in there]
+            kept = [batch.keep(one) for one in ([batch.swiglu(*y)] if name == GATE_UP else y)]
+        for _ in range(2):
+            batch.execute()
+        yield Chain(_recorded(batch), layers, nbytes, _checked(name, [batch.read(one) for one in kept], w, x))
 
 
-def _checked(name: str, got: Array, matrices: list[Any], x: Array) -> str:
-    """The first rows of the last layer, against the package gguf's decoding in float64."""
+def _checked(name: str, got: list[Array], matrices: list[Any], x: Array) -> str:
+    """All results of the last layer, against the package gguf's decoding in float64."""
+    if find_spec("gguf") is None:
+        return "its result was not checked: the package gguf is not installed"
     import gguf
 
-    exact = [
-        x.astype(np.float64) @ gguf.quants.dequantize(
-            trueno.numpy(w).bytes[:DRAWN], gguf.GGMLQuantizationType(FORMATS[w.format].type_id)
-        ).astype(np.float64).T
-        for w in matrices
-    ]  # fmt: skip
-    wanted = exact[0] / (1 + np.exp(-exact[0])) * exact[1] if name == GATE_UP else exact[0]
-    return _wrong(got[..., :DRAWN], wanted, CLOSE)
+    exact = []
+    for w in matrices:
+        kind = gguf.GGMLQuantizationType(FORMATS[w.format].type_id)
+        rows = gguf.quants.dequantize(trueno.numpy(w).bytes[:DRAWN], kind).astype(np.float64)
+        exact.append(np.take(x.astype(np.float64) @ rows.T, np.arange(w.shape[0]) % len(rows), -1))
+    if name == GATE_UP:
+        gate, up = exact
+        exact = [gate / (1 + np.exp(-gate)) * up]
+    return next((p for y, wanted in zip(got, exact, strict=True) if (p := _wrong(y, wanted, CLOSE))), "")
 
 
 def _product(name: str, plan: Plan) -> Record:
-    batch, chain = _layers(name, 1)
-    with batch:
+    with _layers(name, 1) as chain:
         return _share(chain, plan)
 
 
 def _eight(plan: Plan) -> Record:
     """The time of eight vectors over that of one."""
-    (batch, one), (other, eight) = _layers(GATE_UP, 1), _layers(GATE_UP, 8)
-    with batch, other:
+    with _layers(GATE_UP, 1) as one, _layers(GATE_UP, 8) as eight:
         took = seconds({"1": one.replay, "8": eight.replay}, plan, 3)
     found = {OURS: took["8"] / eight.layers, "1 vector": took["1"] / one.layers}
     ratio = found[OURS] / found["1 vector"]

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from trueno_cuda.ptx import TARGETS, Kernel, ptr, u32
 from trueno_cuda.ptx.builder import DYNAMIC, Param
-from trueno_cuda.ptx.kernel import OVERLAPPING
+from trueno_cuda.ptx.kernel import OVERLAPPING, _declared
 from trueno_cuda.ptx.types import TensorMap, Type
 
 from benchmarks.ways.pieces import END, PLACE, START, WAIT
@@ -169,11 +169,6 @@ def _packed(step: Step) -> bytes:
         with np.errstate(over="ignore"):
             memory[p.offset : p.offset + p.bytes] = np.array(value, f"<{letter}{p.bytes}").tobytes()
     return bytes(memory)
-
-
-def _declared(p: Param) -> str:
-    kind = f"u64 .ptr .global .align {p.align}" if isinstance(p.type, ptr) else "u32"
-    return f".param .{kind} arg_{p.name}"
 
 
 def _lines(kernel: Kernel) -> Iterator[str]:

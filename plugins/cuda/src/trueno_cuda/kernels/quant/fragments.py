@@ -166,13 +166,12 @@ def fragments(arch: str, layout: Layout, wide: bool, norm: bool = False, once: b
                     getattr(p, f"pairs{grain}").cast(u8).store(at + more, part.bits(u32), where=lane % lanes == 0)
 
         first = k.ctaid_y * WARPS + k.warp
-        if once:
-            asked = read(first, first < blocks)
-            factor = _factor(k, p, line, there, wide) if norm else None
+        asked = read(first, first < blocks) if once else None
+        factor = _factor(k, p, line, there, wide) if norm else None
+        if asked is not None:
             with k.when(first < blocks):
                 write(first, *asked, factor)
             return
-        factor = _factor(k, p, line, there, wide) if norm else None
         for block in k.range(first, blocks, k.nctaid_y * WARPS):
             write(block, *read(block), factor)
 

@@ -10,7 +10,8 @@ from trueno.judge.structured import judge_structured
 from trueno.ops import TABLE
 from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.kernels import KERNELS
-from trueno_cuda.kernels.gemm.matmul import ELEMENTS, Choice, product_launches
+from trueno_cuda.kernels.gemm.choice import Choice
+from trueno_cuda.kernels.gemm.matmul import ELEMENTS, product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.store import PLAIN, Store

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from trueno_cuda.kernels.gemm import matmul
-from trueno_cuda.kernels.gemm.matmul import TILES, Choice, choose, product_launches
+from trueno_cuda.kernels.gemm.choice import MOST_SPLITS, TILES, Choice, choose
+from trueno_cuda.kernels.gemm.matmul import product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.gemm.simt import simt
 from trueno_cuda.kernels.store import PLAIN, Store
@@ -238,7 +239,7 @@ def test_the_choice_fills_a_large_device():
     assert choose(Problem(256, 256, 256, (512,)), f32, h200).splits == 1
     for element in (f32, f64):
         for m, n, depth in [(1, 5000, 3), (5000, 1, 3000), (129, 129, 129), (20000, 64, 64)]:
-            assert choose(Problem(m, n, depth), element, h200).splits <= matmul.MOST_SPLITS
+            assert choose(Problem(m, n, depth), element, h200).splits <= MOST_SPLITS
 
 
 def test_a_device_of_little_shared_memory_takes_small_tiles():

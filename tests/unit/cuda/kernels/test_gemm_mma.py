@@ -3,9 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from trueno.errors import KernelError
 from trueno_cuda.kernels.gemm import matmul
 from trueno_cuda.kernels.gemm.catalogue import Planned
-from trueno_cuda.kernels.gemm.matmul import TENSOR, Choice, launch
+from trueno_cuda.kernels.gemm.choice import TENSOR, Choice, choose_tensor
+from trueno_cuda.kernels.gemm.matmul import launch, product_launches
 from trueno_cuda.kernels.gemm.mma import mma
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.store import PLAIN, Store
@@ -32,18 +34,19 @@ def assert_near(got, a, b, element):
     assert (error <= slack).all(), f"worst {np.max(error / slack)}"
 
 
-def made(device, variant, element, a, b, turned, splits=1, result=None):
+def made(device, variant, element, a, b, turned, splits=1, result=None, blocks=1):
     out = device.to_device(np.full((a.shape[0], b.shape[1]), np.nan, result or np.float32))
     operands = device.to_device(a), device.to_device(np.ascontiguousarray(b.T) if turned else b)
-    launch(device, *operands, out, variant=variant, turned=turned, splits=splits)()
+    launch(device, *operands, out, variant=variant, turned=turned, splits=splits, blocks=blocks)()
     return device.to_host(out)
 
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 @pytest.mark.parametrize("variant, more", [
-    ("mma_small", (0, 0, 0)), ("mma_small", (-8, 8, 8)), ("mma_small", (3, -5, 1)), ("mma", (-8, -8, 8)),
-    ("mma", (-3, -5, 1)), ("mma_thin", (0, 0, 8)), ("mma_wide", (-64, -8, 8)), ("mma_deep", (-64, -8, -8)),
+    ("mma_row", (0, 8, -8)), ("mma_row", (-3, 1, 1)), ("mma_small", (0, 0, 0)), ("mma_small", (-8, 8, 8)),
+    ("mma_small", (3, -5, 1)), ("mma", (-8, -8, 8)), ("mma", (-3, -5, 1)), ("mma_thin", (0, 0, 8)),
+    ("mma_wide", (-64, -8, 8)), ("mma_deep", (-64, -8, -8)),
 ], ids=str)  # fmt: skip
 def test_every_tile_at_its_seams(variant, more, element, turned):
     """More slices than stages; odd sizes leave no vector whole."""
@@ -76,6 +79,45 @@ def test_splits(element):
     one, two = (made(DEVICE, "mma_small", element, a, b, False, splits=3) for _ in range(2))
     assert one.tobytes() == two.tobytes()
     assert_near(one, a, b, element)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@pytest.mark.parametrize("variant, blocks, shape", [
+    ("mma_row", 2, (16, 64, 512)), ("mma_row", 8, (13, 67, 500)), ("mma_row", 4, (40, 72, 8)),
+    ("mma_small", 8, (70, 72, 616)), ("mma_small", 4, (5, 61, 77)), ("mma_small", 2, (64, 64, 1)),
+], ids=str)  # fmt: skip
+def test_blocks_of_a_cluster_share_a_tile(variant, blocks, shape, element, turned):
+    """Of some of these shapes, the last blocks have no terms."""
+    (m, n, depth), rng = shape, fresh()
+    a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
+    one, two = (made(DEVICE, variant, element, a, b, turned, blocks=blocks) for _ in range(2))
+    assert one.tobytes() == two.tobytes()
+    assert_near(one, a, b, element)
+    narrow = made(DEVICE, variant, element, a, b, turned, blocks=blocks, result=NUMPY[element])
+    assert_near(narrow, a, b, element)
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_a_cluster_of_stacked_products_tells_of_what_it_stores(aligned):
+    rng, count, m, n, depth = fresh(), 3, 20, 72, 264
+    a, b = floats(rng, np.float16, count, m, depth), floats(rng, np.float16, depth, n)
+    a[2, 19], b[:, 71], b[263] = 0, 0, 0
+    a[2, 19, 263], b[263, 71] = 6e4, 2  # of the last block's terms, and beyond what float16 holds
+    problem = Problem(m, n, depth, (count,), (m * depth,), (0,))
+    operands, out = [DEVICE.to_device(x) for x in (a, b)], DEVICE.to_device(np.full((count, m, n), np.nan, np.float16))
+    (planned,) = product_launches(DEVICE, problem, f16, Store(True), aligned, Choice("mma_row", blocks=4))
+    planned.launch([*(x.data.ptr for x in (*operands, out)), DEVICE.status()])
+    got = DEVICE.to_host(out)
+    assert DEVICE.take_status() == 2 and got[2, 19, 71] == np.inf
+    got[2, 19, 71], a[2, 19, 263] = 0, 0
+    assert_near(got, a, b, f16)
+
+
+def test_a_tile_that_no_cluster_can_share():
+    x = DEVICE.to_device(np.ones((16, 16), np.float16))
+    with pytest.raises(KernelError, match="no ring holds its sums"):
+        launch(DEVICE, x, x, x, variant="mma", blocks=2)
 
 
 def test_nan_and_inf_survive_the_rounding_to_tf32():
@@ -136,13 +178,18 @@ class Sized:
 
 
 def test_the_choice():
-    assert matmul.choose_tensor(Problem(8192, 8192, 8192), bf16, Sized()).name == "mma"
-    assert matmul.choose_tensor(Problem(8192, 8192, 8192), f32, Sized()).name == "mma_deep"
+    assert choose_tensor(Problem(8192, 8192, 8192), bf16, Sized()).name == "mma"
+    assert choose_tensor(Problem(8192, 8192, 8192), f32, Sized()).name == "mma_deep"
     hopper = Sized()
     hopper.arch = "sm_90a"
-    assert matmul.choose_tensor(Problem(8192, 8192, 8192), bf16, hopper).name == "wgmma_wide"
-    assert matmul.choose_tensor(Problem(8192, 8191, 8192), bf16, hopper).name == "mma"  # rows of b that begin anywhere
-    assert matmul.choose_tensor(Problem(64, 64, 64), bf16, Sized()) == Choice("mma_small")
+    assert choose_tensor(Problem(8192, 8192, 8192), bf16, hopper).name == "wgmma_wide"
+    assert choose_tensor(Problem(8192, 8191, 8192), bf16, hopper).name == "mma"  # rows of b that begin anywhere
+    assert choose_tensor(Problem(64, 64, 64), bf16, Sized()) == Choice("mma_row")
+    assert choose_tensor(Problem(333, 555, 777), bf16, Sized()) == Choice("mma_small", blocks=4)
+    assert choose_tensor(Problem(16, 4095, 4095), bf16, Sized()) == Choice("mma_row", blocks=2)
+    ampere = Sized()
+    ampere.arch = "sm_80"  # has no clusters
+    assert choose_tensor(Problem(333, 555, 777), bf16, ampere) == Choice("mma_small")
 
 
 @pytest.mark.parametrize("element", [bf16, f16], ids=str)
@@ -151,7 +198,7 @@ def test_what_ops_take_for_16_bit_floats(element):
     device = Planned("sm_90a")
     for m, n, depth, aligned, wanted in (
         (1024, 1024, 256, True, "wgmma"), (1024, 1024, 256, False, "mma"), (1024, 1023, 256, True, "mma"),
-        (512, 512, 64, True, "mma"), (1, 1, 1, True, "mma"),
+        (512, 512, 64, True, "wgmma"), (1, 1, 1, True, "mma"),
     ):  # fmt: skip
         device.kernels.clear()
         matmul.launches_for(device, Problem(m, n, depth), element, PLAIN, aligned)
@@ -166,7 +213,8 @@ def test_what_ops_take_for_16_bit_floats(element):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_ptxas_takes_every_tile(arch, variant, element, vectors, turned):
     tile, store = TENSOR[variant], Store(guarded=variant == "mma" or not turned)
-    report = assembled(mma(arch, element, f32, tile, turned, vectors, store))
+    blocks = 2 if arch == "sm_90" and variant in ("mma_row", "mma_small") else 1
+    report = assembled(mma(arch, element, f32, tile, turned, vectors, store, blocks))
     print(f"{element} {variant} {arch}: {report.registers} registers, {report.spilled} bytes spilled")
     assert report.spilled == 0 or not vectors  # element by element is slow anyhow
     assert report.registers * tile.threads * tile.blocks_per_sm <= 65536

@@ -14,11 +14,11 @@ Body = Callable[[Any, Any], None]
 
 def build(
     name: str, arch: str, params: Mapping[str, ParamType], body: Body, threads: int, blocks_per_sm: int | None = None,
-    overlap: bool | Literal["late"] = True,
+    overlap: bool | Literal["late"] = True, cluster: tuple[int, int, int] | None = None,
 ) -> Kernel:  # fmt: skip
     """The kernel of that name.  params: pointers, then whole numbers, then floats, as `Device.prepare` wants them.
 
-    overlap: as of `ptx.kernel`.
+    overlap, cluster: as of `ptx.kernel`.
     """
 
     def function(k: Any, *given: Any) -> None:
@@ -28,4 +28,4 @@ def build(
     function.body = body  # type: ignore[attr-defined]  # which writes the kernel
     given = [Parameter(n, Parameter.POSITIONAL_OR_KEYWORD, annotation=t) for n, t in params.items()]
     function.__signature__ = Signature([Parameter("k", Parameter.POSITIONAL_OR_KEYWORD), *given])  # type: ignore[attr-defined]
-    return Source(function, threads=threads, blocks_per_sm=blocks_per_sm, overlap=overlap).build(arch)
+    return Source(function, threads=threads, blocks_per_sm=blocks_per_sm, overlap=overlap, cluster=cluster).build(arch)

@@ -30,6 +30,11 @@ class Target:
         return int(self.name.removeprefix("sm_").rstrip("a"))
 
     @property
+    def clusters(self) -> bool:
+        """Whether blocks may run together, and read each other's shared memory."""
+        return self.number >= 90
+
+    @property
     def special(self) -> bool:
         return self.name.endswith("a")
 

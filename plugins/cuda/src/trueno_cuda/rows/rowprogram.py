@@ -86,7 +86,7 @@ class RowKernel:
         self.first_out = len(self.kinds)
         self.after_params = self.first_out + len(self.program.params)
         self.live_values = live_values(planned(self.program, "held"))
-        self.clusters = ptx.TARGETS[device.arch].number >= 90
+        self.clusters = ptx.TARGETS[device.arch].clusters
         self._contiguous = device.contiguous
         self._ready: dict[tuple[Any, ...], Launches] = {}
         self._launches: Callable[..., Launches | None] = lru_cache(REMEMBERED)(self._plan)

@@ -39,8 +39,6 @@ RESIDENT = {("q8_0", 1): 2, ("q8_0", 2): 2, ("f16", 2): 2, ("bf16", 2): 2}
 MOST_WAVES = 4
 WORTH = 512
 """Keys that a share has at least, where blocks are so many that some wait for others."""
-CLUSTERED = 90
-"""The first architecture with clusters."""
 PORTABLE, LARGE = 8, 16
 """Blocks of a cluster on every such GPU; on those of `WIDE`, whose groups of multiprocessors have as many."""
 WIDE = (90, 100)
@@ -172,9 +170,10 @@ def meeting(device: Device, s: Sizes, tuning: Tuning = PLANNED) -> Tuning | None
     each, turns = s.b * s.hk * tiles, -(-s.longest // (EACH * WARPS))
     if splits_of(device, each, s.longest, step_of(True), filling) == 1:
         return Tuning(1, WARPS)
-    if (number := TARGETS[device.arch].number) < CLUSTERED or wide > 1:
+    target = TARGETS[device.arch]
+    if not target.clusters or wide > 1:
         return None
-    if turns <= LARGE and 2 * each * LARGE <= device.sms and number in WIDE:
+    if turns <= LARGE and 2 * each * LARGE <= device.sms and target.number in WIDE:
         return Tuning(LARGE, WARPS)
     blocks = -(-turns // TURNS)
     if each >= SOME and blocks <= PORTABLE and 2 * each * blocks <= device.sms * filling:

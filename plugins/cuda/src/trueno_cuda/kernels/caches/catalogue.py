@@ -11,7 +11,6 @@ from trueno_cuda.catalogue.entry import GUARDED, CatalogueEntry, Constant, Resul
 from trueno_cuda.device.protocol import Device, Launch
 from trueno_cuda.kernels.caches import decode, join, meet, mma, warp
 from trueno_cuda.kernels.caches.attend import (
-    CLUSTERED,
     FILLING,
     LARGE,
     RESIDENT,
@@ -35,7 +34,7 @@ CAP = 3.0
 U = 2.0**-24
 MMA = tuple(arch for arch in TARGETS if arch != "sm_75")
 """Products of 16 numbers are of sm_80 and newer."""
-MEET = tuple(arch for arch, target in TARGETS.items() if target.number >= CLUSTERED)
+MEET = tuple(arch for arch, target in TARGETS.items() if target.clusters)
 
 Array = np.ndarray[Any, Any]
 Share = Callable[[Device, Sizes], tuple[Launch, int]]

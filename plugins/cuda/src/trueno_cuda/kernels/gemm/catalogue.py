@@ -16,12 +16,13 @@ from trueno_cuda.device.emulated import Emulator
 from trueno_cuda.device.protocol import Device, Grid, Launch
 from trueno_cuda.kernels import gemv
 from trueno_cuda.kernels.gemm import naive, wgmma
-from trueno_cuda.kernels.gemm.matmul import ELEMENTS, TENSOR, TILES, WARPGROUPS, Choice, product_launches
+from trueno_cuda.kernels.gemm.choice import CLUSTERS, TENSOR, TILES, WARPGROUPS, Choice
+from trueno_cuda.kernels.gemm.matmul import ELEMENTS, product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.gemm.splits import THREADS
 from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.store import Store
-from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32
+from trueno_cuda.ptx import TARGETS, Kernel, Type, bf16, f16, f32
 
 Plan = Callable[[Device], list[ProductLaunch]]
 TYPES: dict[str, tuple[Type, Any]] = {"bf16": (bf16, bfloat16), "f16": (f16, np.float16), "tf32": (f32, np.float32)}
@@ -144,15 +145,17 @@ def _sample_batched(rng: np.random.Generator, **constants: Any) -> Trial:
     return _sampled(plan, rng, a, b, constants["dtype"], guarded=constants["guarded"])
 
 
-def _mma(variant: str, element: str, turned: bool, aligned: bool, guarded: bool) -> tuple[Problem, Plan]:
+def _mma(
+    variant: str, element: str, turned: bool, aligned: bool, guarded: bool, blocks: int = 1
+) -> tuple[Problem, Plan]:
     kind, _ = TYPES[element]
     tile = TENSOR[variant]
     depth = (tile.stages + 1) * tile.bytes // kind.bytes - 8
     problem = Problem(tile.rows - 3, tile.columns - (8 if aligned else 5), depth if aligned else depth - 1)
-    store = Store(guarded)
+    store, choice = Store(guarded), Choice(variant, blocks=blocks)
 
     def plan(device: Device) -> list[ProductLaunch]:
-        return product_launches(device, problem, kind, store, aligned, Choice(variant), result=f32, turned=turned)
+        return product_launches(device, problem, kind, store, aligned, choice, result=f32, turned=turned)
 
     return problem, plan
 
@@ -161,15 +164,17 @@ def _build_mma(arch: str, **constants: Any) -> tuple[Kernel, ...]:
     return _built(arch, _mma(**constants)[1])
 
 
-def _wgmma(variant: str, element: str, result: str, turned: bool, guarded: bool) -> tuple[Problem, Plan]:
+def _wgmma(
+    variant: str, element: str, result: str, turned: bool, guarded: bool, blocks: int = 1
+) -> tuple[Problem, Plan]:
     """More tiles than the emulator has blocks at once, of which the last ones are masked."""
     kind, _ = TYPES[element]
     tile, store = WARPGROUPS[variant], Store(guarded)
     problem = Problem(tile.rows + 5, 2 * tile.columns + 8, tile.stages * wgmma.SLICE // kind.bytes + 8)
-    narrow = kind if result == "narrow" else f32
+    narrow, choice = kind if result == "narrow" else f32, Choice(variant, blocks=blocks)
 
     def plan(device: Device) -> list[ProductLaunch]:
-        return product_launches(device, problem, kind, store, True, Choice(variant), result=narrow, turned=turned)
+        return product_launches(device, problem, kind, store, True, choice, result=narrow, turned=turned)
 
     return problem, plan
 
@@ -251,6 +256,9 @@ DTYPE = Constant("dtype", "float32", "of operands and result", ("float32", "floa
 ALIGNED = Constant("aligned", True, "rows are multiples of 16 bytes and begin at such", (True, False))
 SPLIT = Constant("split", False, "parts of a sum in several blocks, which a second kernel adds up", (False, True))
 TURNED = Constant("turned", False, "b lies as [n, k]", (False, True))
+TENSOR_ELEMENT = Constant("element", "bf16", "of A and B; tf32: float32, rounded", tuple(TYPES))
+NARROWED = Constant("result", "narrow", "C is of A's type, or float32", ("narrow", "float32"))
+SHARED = Constant("blocks", 2, "of a cluster", tuple(blocks for blocks in CLUSTERS if blocks > 1))
 TILE = Constant("variant", "small", "a sum a thread, or tiles in shared memory; float64: naive, small, large",
                 ("naive", *TILES[f32]))  # fmt: skip
 AMPERE = tuple(arch for arch in ALL if arch != "sm_75")
@@ -277,31 +285,55 @@ CATALOGUE = [
     ),
     CatalogueEntry(
         "matmul_mma", "matrix", "C = A B by tensor cores, sums and C in float32", _build_mma, _sample_mma,
-        (
-            Constant("variant", "mma", "the tile", tuple(TENSOR)),
-            Constant("element", "bf16", "of A and B; tf32: float32, rounded", tuple(TYPES)),
-            TURNED, ALIGNED, GUARDED,
-        ),
+        (Constant("variant", "mma", "the tile", tuple(TENSOR)), TENSOR_ELEMENT, TURNED, ALIGNED, GUARDED),
         AMPERE,
         (
             {}, {"variant": "mma_small", "turned": True, "aligned": False}, {"variant": "mma_thin", "element": "f16"},
             {"variant": "mma_wide", "turned": True, "guarded": True}, {"variant": "mma_deep", "element": "tf32"},
             {"variant": "mma_small", "element": "tf32", "turned": True}, {"turned": True},
-            {"variant": "mma_small", "element": "f16"},
+            {"variant": "mma_small", "element": "f16"}, {"variant": "mma_row"},
+        ),
+    ),
+    CatalogueEntry(
+        "matmul_mma_cluster", "matrix",
+        "C = A B by tensor cores, the terms of a tile shared by the blocks of a cluster",
+        _build_mma, _sample_mma,
+        (
+            Constant("variant", "mma_row", "the tile", ("mma_row", "mma_small")),
+            TENSOR_ELEMENT, TURNED, ALIGNED, SHARED, GUARDED,
+        ),
+        tuple(arch for arch, target in TARGETS.items() if target.clusters),
+        (
+            {}, {"blocks": 8, "turned": True, "aligned": False}, {"variant": "mma_small", "element": "f16"},
+            {"variant": "mma_small", "element": "tf32", "blocks": 4, "guarded": True},
         ),
     ),
     CatalogueEntry(
         "matmul_wgmma", "matrix", "C = A B by tensor cores of Hopper, fed by tensor maps, sums in float32",
         _build_wgmma, _sample_wgmma,
         (
-            Constant("variant", "wgmma_wide", "a tile of 128 x 256 sums, 128 x 192 or 128 x 128", tuple(WARPGROUPS)),
-            Constant("element", "bf16", "of A and B; tf32: float32, rounded, of which b is turned first", tuple(TYPES)),
-            Constant("result", "narrow", "C is of A's type, or float32", ("narrow", "float32")),
-            TURNED, GUARDED,
+            Constant("variant", "wgmma_wide", "the tile, of 128 rows or 64, and 64 to 256 columns",
+                     tuple(WARPGROUPS)),
+            TENSOR_ELEMENT, NARROWED, TURNED, GUARDED,
         ),
         ("sm_90a",),
         ({}, {"turned": True, "element": "f16", "guarded": True}, {"variant": "wgmma_middle", "result": "float32"},
-         {"variant": "wgmma", "turned": True}, {"element": "tf32"}),
+         {"variant": "wgmma", "turned": True}, {"element": "tf32"}, {"variant": "wgmma_small"},
+         {"variant": "wgmma_flat", "turned": True}, {"variant": "wgmma_tall", "element": "f16"}),
+    ),
+    CatalogueEntry(
+        "matmul_wgmma_cluster", "matrix",
+        "C = A B by tensor cores of Hopper, the terms of a tile shared by the blocks of a cluster",
+        _build_wgmma, _sample_wgmma,
+        (
+            Constant("variant", "wgmma_small", "the tile",
+                     tuple(name for name, tile in WARPGROUPS.items() if wgmma.shares(tile, 2))),
+            TENSOR_ELEMENT, NARROWED, TURNED, SHARED, GUARDED,
+        ),
+        ("sm_90a",),
+        ({}, {"variant": "wgmma_flat", "blocks": 8, "element": "f16", "guarded": True},
+         {"variant": "wgmma", "turned": True, "blocks": 4, "result": "float32"},
+         {"variant": "wgmma_tall", "element": "tf32"}),
     ),
     CatalogueEntry(
         "matvec", "matrix", "y = A x, a warp or a block a row", _build_matvec, _sample_matvec,

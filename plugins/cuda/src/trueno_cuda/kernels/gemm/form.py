@@ -9,12 +9,15 @@ splits of k, products.
 from dataclasses import dataclass
 from typing import Any
 
-from trueno_cuda.kernels.store import Store
-from trueno_cuda.ptx import Type, Value, ptr, u32, u64
+from trueno_cuda.kernels.store import Finish, Store
+from trueno_cuda.ptx import Type, Value, f32, ptr, u32, u64
 from trueno_cuda.ptx.builder import ParamType
 
 GROUP = 8
 """Rows of tiles that neighbouring blocks share, so that what they read of B stays in L2."""
+
+SKEW = 8
+"""Words between rows of sums in shared memory, beyond their own: so pairs of eight rows lie in different banks."""
 
 
 def params(element: Type, result: Type, store: Store) -> dict[str, ParamType]:
@@ -94,3 +97,33 @@ def returned(k: Any, p: Any, store: Store, kept: Any, rows: int, columns: int) -
     """The place of a tile that `keep` put away, of tiles of `rows` x `columns`."""
     row, column = k.multiple_of(kept.load(0), rows & -rows), k.multiple_of(kept.load(1), columns & -columns)
     return place(k, p, store, row, column)
+
+
+def add_up(
+    k: Any, p: Any, finish: Finish, place: Place, sums: Any, shape: tuple[int, int, int], blocks: int, result: Type,
+    width: int, threads: int,
+) -> None:  # fmt: skip
+    """Store this block's rows of a tile whose sums are spread over the shared memory of a cluster's blocks.
+
+    shape: rows, columns, and words from one row of `sums` to the next.  width: neighbours that a thread stores at once.
+    threads: of those that come here, numbered from 0.  The barriers of the cluster before and after are the caller's.
+    """
+    rows, columns, pitch = shape
+    share, per = rows // blocks, columns // width
+    rank = k.ctaid_y
+    others = [k.in_block(sums, b) for b in range(blocks)]
+    for first in range(0, share * per, threads):
+        number = k.tid + first
+        row, column = rank * share + number // per, number % per * width
+        live = (number < share * per) if first + threads > share * per else None
+        spot = row * pitch + column
+        total = [k.var(v) for v in others[0].load(spot, vec=width, where=live)]
+        for other in others[1:]:
+            for sum_, part in zip(total, other.load(spot, vec=width, where=live), strict=True):
+                sum_ += part
+        row, column = place.row + row, place.column + column
+        inside = (row < p.m) & (column < p.n)
+        inside = inside if live is None else inside & live
+        at = k.multiple_of(row.to(u64) * p.pitch.to(u64) + place.base, width) + column.to(u64)
+        values = [v.value if result is f32 else v.value.to(result) for v in total]
+        p.out.store(at, finish(values, at, place.lead + row.to(u64), column, inside), where=inside)

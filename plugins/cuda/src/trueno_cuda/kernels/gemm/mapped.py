@@ -54,20 +54,26 @@ class Mapped:
 
 
 def mapped_launch(
-    device: Device, problem: Problem, element: Type, result: Type, tile: Tile, turned: bool, store: Store
-) -> ProductLaunch:
-    """The launch of a product that `takes` accepts, with operands and result at multiples of 16 bytes."""
+    device: Device, problem: Problem, element: Type, result: Type, tile: Tile, turned: bool, store: Store,
+    blocks: int = 1,
+) -> ProductLaunch:  # fmt: skip
+    """The launch of a product that `takes` accepts, with operands and result at multiples of 16 bytes.
+
+    blocks: of a cluster that share a tile.
+    """
     m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
     wide = n | problem.line
     unit = 1 if wide % 2 else 8 if wide % 8 == 0 and result.bits == 16 else 2
     turns = transpose.launches(device, depth, n, element.bytes, wide=True) if element is f32 and not turned else ()
     turned = turned or bool(turns)
-    kernel = wgmma(element, result, tile, turned, unit, store)
+    kernel = wgmma(element, result, tile, turned, unit, store, blocks)
     down, across = -(-m // tile.rows), -(-n // tile.columns)
     steps = [int(any(gaps)) for gaps in (problem.a_gaps, problem.b_gaps)]
-    blocks = min(device.sms, down * across * count)
-    launch = device.prepare(kernel, (blocks, 1, 1), (m, n, depth, problem.line, down, across, count, *steps))
+    tiles = down * across * count
+    grid = (tiles if blocks > 1 else min(device.sms, tiles), blocks, 1)
+    numbers = m, n, depth, problem.line, down, across, count, tile.height(m), *steps
+    launch = device.prepare(kernel, grid, numbers)
     many_a, many_b = (count if step else 1 for step in steps)
     shapes: Any = (many_a, m, depth), (many_b, n, depth) if turned else (many_b, depth, n)
     name = "tf32" if element is f32 else element.name
-    return ProductLaunch(Mapped(device, launch, name, shapes, tile.boxes(element, turned), turns), (0, 0, 0, 0))
+    return ProductLaunch(Mapped(device, launch, name, shapes, tile.boxes(m, element, turned), turns), (0, 0, 0, 0))

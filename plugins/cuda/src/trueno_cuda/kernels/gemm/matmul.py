@@ -1,4 +1,4 @@
-"""matmul and batched_matmul: which kernel, in how many splits, in which launches.
+"""matmul and batched_matmul: launches of the kernel that `choice` picks.
 
     naive       a sum a thread: products so small that nothing else pays, and those without terms
     simt        tiles of fma (`simt`); `small`, `middle`, `large` and more say which
@@ -7,11 +7,10 @@
     cuBLAS      where it is installed and quicker (`blas`)
     one row, one column, a few rows: `trueno_cuda.kernels.gemv`
 
-A grid too small for the GPU is split along k; the splits are added up by a second kernel.
+A grid too small for the GPU is split along k: a second kernel adds the splits up, or the blocks of a cluster do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product as combinations
 from typing import Any
 
@@ -21,119 +20,17 @@ from trueno.errors import KernelError
 
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels import gemv
-from trueno_cuda.kernels.gemm import mma, simt, wgmma
+from trueno_cuda.kernels.gemm import mma, simt
 from trueno_cuda.kernels.gemm.blas import quickest, worth_trying
+from trueno_cuda.kernels.gemm.choice import GRID_Z, TENSOR, TILES, WARPGROUPS, Choice, choose, choose_tensor
 from trueno_cuda.kernels.gemm.mapped import mapped_launch, takes
 from trueno_cuda.kernels.gemm.naive import COLUMNS, ROWS, naive
 from trueno_cuda.kernels.gemm.problem import MOST, Problem, matrices, stacks
-from trueno_cuda.kernels.gemm.simt import Tile
 from trueno_cuda.kernels.gemm.splits import THREADS, adding
 from trueno_cuda.kernels.product import ProductLaunch, Shape, product_kernel
 from trueno_cuda.kernels.store import PARTIAL, PLAIN, Store
 from trueno_cuda.kernels.table import KERNELS, RATES
 from trueno_cuda.ptx import Kernel, Type, bf16, f16, f32, f64
-
-LARGE = Tile((2, 2), (16, 8))
-WIDE = Tile((4, 2), (16, 8), blocks_per_sm=1)
-TILES: dict[Type, dict[str, Tile]] = {
-    f32: {
-        "small": Tile((2, 2), (8, 4), blocks_per_sm=4),
-        "middle": Tile((4, 1), (8, 8), blocks_per_sm=3),
-        "large": LARGE,
-        "wide": WIDE,
-    },
-    f64: {"small": Tile((2, 2), (8, 4)), "large": Tile((2, 2), (8, 8), blocks_per_sm=1)},
-}
-TENSOR: dict[str, mma.Tile] = {
-    "mma_small": mma.Tile((2, 2), (32, 32), blocks_per_sm=4),
-    "mma": mma.Tile((2, 2), (64, 64)),
-    "mma_thin": mma.Tile((2, 4), (64, 32)),
-    "mma_wide": mma.Tile((2, 4), (64, 64), blocks_per_sm=1),
-    "mma_deep": mma.Tile((2, 4), (64, 64), bytes=128, stages=3, blocks_per_sm=1),
-}
-"""Of tensor cores; the names tell them from the tiles of fma."""
-WARPGROUPS: dict[str, wgmma.Tile] = {
-    "wgmma_wide": wgmma.Tile(256, 4),
-    "wgmma_middle": wgmma.Tile(192, 5),
-    "wgmma": wgmma.Tile(128, 6),
-}
-"""Of sm_90a."""
-SLICE = {"wgmma_wide": 1.0, "wgmma_middle": 0.77, "wgmma": 0.53}
-"""What a slice of k takes, measured on an H200: at 8192² in bfloat16 they reach 790, 785 and 749 TFLOP/s."""
-STORING = 4
-"""Slices' time that goes between two tiles, and at the beginning and the end of a launch."""
-LEAST_WGMMA = 640**3
-"""Multiply-adds below which a launch of `mma_small` is over sooner: 512³ takes 6.4 us, and 8.2 by wgmma."""
-SPEEDS = {"naive": 0.06, "small": 0.93, "middle": 1.0, "large": 0.99, "wide": 1.01}
-"""Multiply-adds a second of a full GPU beside 44 TFLOP/s, measured on an H200 in float32: at 4096² small 40.2, middle
-42.9, large 43.4, wide 44.1; at 8192² 41.4, 44.8, 44.0, 44.6; cuBLAS 51.0."""
-TENSOR_ORDER: dict[int, tuple[str, ...]] = {16: ("mma", "mma_small"), 32: ("mma_deep", "mma", "mma_small")}
-"""By bits of an element, the quickest first.  On an H200 at 8192², TFLOP/s in bfloat16: mma 346, deep 334, thin 303,
-wide 301, small 190; in tf32: deep 140, mma 131, wide 128, thin 119, small 82; cuBLAS 792 and 407."""
-PASS = 1 << 16
-"""What a second pass costs at least, in multiply-adds of one multiprocessor: 4 us at 128 in a clock of 1.7 GHz / 10."""
-MOST_SPLITS = 32
-LEAST_DEPTH = 64
-"""Terms that a split sums at least."""
-GRID_Z = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A kernel of TILES, TENSOR or WARPGROUPS by name, or `naive`, and splits of k."""
-
-    name: str
-    splits: int = 1
-
-
-def choose(problem: Problem, element: Type, device: Device) -> Choice:
-    """The fastest by a model of waves: multiprocessors take blocks as long as there are any."""
-    m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
-    if not depth or m * n * depth <= 24**3 or (min(m, n) < 4 and depth < 64):
-        return Choice("naive")
-    best, choice = float("inf"), Choice("naive")
-    for name, tile in TILES[element].items():
-        if simt.shared_bytes(tile, element.bytes) > device.shared:
-            continue
-        blocks = -(-m // tile.rows) * -(-n // tile.columns) * count
-        splits = 1
-        while splits == 1 or (splits <= MOST_SPLITS and depth // splits >= LEAST_DEPTH and count <= GRID_Z):
-            full = device.sms * tile.blocks_per_sm
-            waves = -(-blocks * splits // full)
-            busy = min(blocks * splits / device.sms, tile.blocks_per_sm)  # blocks that one multiprocessor holds
-            sums = waves * max(busy, 1) * tile.rows * tile.columns
-            cost = sums * (-(-depth // splits) + 2 * tile.depth) / SPEEDS[name]
-            if busy < tile.blocks_per_sm:
-                cost *= 1.3  # too few warps to hide waiting
-            if splits > 1:
-                cost += PASS + 4 * (splits + 1) * m * n * count * element.bytes / device.sms
-            if cost < best:
-                best, choice = cost, Choice(name, splits)
-            splits *= 2
-    return choice
-
-
-def choose_tensor(
-    problem: Problem, element: Type, device: Device, turned: bool = False, aligned: bool = True
-) -> Choice:
-    """Of tensor cores: on sm_90a by a model of waves, else the quickest of which there are tiles enough."""
-    m, n, depth, count = problem.m, problem.n, problem.depth, problem.count
-    large = m * n * depth * count >= LEAST_WGMMA
-    if device.arch == "sm_90a" and aligned and large and takes(problem, element, turned):
-        slices = -(-depth * element.bytes // wgmma.SLICE) + STORING
-
-        def cost(name: str) -> float:
-            tile = WARPGROUPS[name]
-            return -(-(-(-m // tile.rows) * -(-n // tile.columns) * count) // device.sms) * slices * SLICE[name]
-
-        return Choice(min(WARPGROUPS, key=cost))
-    for name in TENSOR_ORDER[element.bits]:
-        tile = TENSOR[name]
-        blocks = -(-problem.m // tile.rows) * -(-problem.n // tile.columns) * problem.count
-        fits = mma.shared_bytes(tile, element.bytes, turned) <= device.shared
-        if fits and blocks >= device.sms * tile.blocks_per_sm:
-            return Choice(name)
-    return Choice("mma_small")
 
 
 def _products(problem: Problem) -> Iterator[tuple[int, int, tuple[int, int, int], tuple[int, ...]]]:
@@ -184,28 +81,28 @@ def product_launches(
                 f"{choice.name} multiplies bf16, f16 and f32 on sm_90a, in rows of multiples of {width} elements that "
                 f"begin at multiples of 16 bytes; this is {element} on {arch}, {m}x{depth} by {depth}x{n}; use mma"
             )
-        return [mapped_launch(device, problem, element, result, WARPGROUPS[choice.name], turned, store)]
+        tile = WARPGROUPS[choice.name]
+        return [mapped_launch(device, problem, element, result, tile, turned, store, choice.blocks)]
     elif choice.name != "naive":
-        tile = TILES[element][choice.name]
-        unit, rows, columns = tile.depth, tile.rows, tile.columns
-    share = -(-max(depth, 1) // choice.splits)
+        fma = TILES[element][choice.name]
+        unit, rows, columns = fma.depth, fma.rows, fma.columns
+    share = -(-max(depth, 1) // (choice.splits * choice.blocks))
     share = -(-share // unit) * unit
-    splits = -(-max(depth, 1) // share)
+    splits = -(-max(depth, 1) // share) if choice.blocks == 1 else 1
 
     def kernel(with_: Store) -> Kernel:
         if choice.name == "naive":
             return naive(arch, element, with_)
         if choice.name in TENSOR:
-            return mma.mma(arch, element, result, tensor, turned, vectors, with_)
-        return simt.simt(arch, element, tile, vectors, with_)
+            return mma.mma(arch, element, result, tensor, turned, vectors, with_, choice.blocks)
+        return simt.simt(arch, element, fma, vectors, with_)
 
     first = kernel(store if splits == 1 else PARTIAL)
     across, down, line = -(-n // columns), -(-m // rows), problem.line if splits == 1 else n
     launches = []
     for count, inner, (a, b, number), strides in _products(problem):
-        launch = device.prepare(
-            first, (across * down, splits, count), (m, n, depth, line, share, across, inner, *strides)
-        )
+        grid = across * down, max(splits, choice.blocks), count
+        launch = device.prepare(first, grid, (m, n, depth, line, share, across, inner, *strides))
         then, scratch = None, 0
         if splits > 1:
             fours = vectors and n % (16 // result.bytes) == 0
@@ -227,22 +124,27 @@ def tf32() -> bool:
 
 
 def launch(
-    device: Device, a: Any, b: Any, out: Any, *, variant: str = "", splits: int = 1, turned: bool = False
-) -> Callable[[], None]:
+    device: Device, a: Any, b: Any, out: Any, *, variant: str = "", splits: int = 1, blocks: int = 1,
+    turned: bool = False,
+) -> Callable[[], None]:  # fmt: skip
     """Prepare out = a b, or a bᵀ where `turned`, of matrices of float32, float64, float16 or bfloat16; for benchmarks.
 
     variant: `naive`, or a name in TILES, TENSOR or WARPGROUPS; by default what ops take, and for 16-bit floats tensor
-    cores.  The result is of the operands' type, or float32 from tensor cores.  Calling what this returns launches.
-    ValueError for shapes that do not agree, and for types that the variant has not.
+    cores.  splits, blocks: of its `Choice`.  The result is of the operands' type, or float32 from tensor cores.
+    Calling what this returns launches.  ValueError for shapes that do not agree, and for types that the variant has
+    not.
     """
     element, result = ELEMENTS[a.dtype.name], ELEMENTS[out.dtype.name]
     problem = matrices(a.shape, b.shape[::-1] if turned else b.shape, out.shape)
     if problem is None or a.dtype != b.dtype:
         raise ValueError(f"gemm.launch: a{a.shape} {a.dtype}, b{b.shape} {b.dtype} and out{out.shape} do not agree")
     aligned = not (a.data.ptr | b.data.ptr | out.data.ptr) & 15
-    if not variant and (element.bits == 16 or turned):
-        variant = choose_tensor(problem, element, device, turned, aligned).name
-    choice = Choice(variant, splits) if variant else choose(problem, element, device)
+    if variant:
+        choice = Choice(variant, splits, blocks)
+    elif element.bits == 16 or turned:
+        choice = choose_tensor(problem, element, device, turned, aligned)
+    else:
+        choice = choose(problem, element, device)
     if choice.name in TENSOR or choice.name in WARPGROUPS:
         fits = element is not f64 and result in (element, f32) and (splits == 1 or result is f32)
     else:

@@ -3,11 +3,16 @@
 A block makes a tile of C, a warp a part of it that it holds in registers.  cp.async brings slices of A and B into a
 ring of stages.  Rows in shared memory are 16 bytes longer than they need be, so that eight rows which ldmatrix reads
 at once lie in different banks.  B comes as [k, n], which ldmatrix transposes, or turned, as [n, k].
+
+Where tiles are too few for the GPU, the blocks of a cluster share one (from sm_90 on): each sums its terms of k, and
+then adds up, in order, some rows of all their sums, which it reads from the others' shared memory.
 """
 
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from trueno.errors import KernelError
 
 from trueno_cuda.kernels.gemm import form
 from trueno_cuda.kernels.source import build
@@ -52,11 +57,13 @@ def shared_bytes(tile: Tile, size: int, turned: bool) -> int:
 
 
 @cache
-def mma(arch: str, element: Type, result: Type, tile: Tile, turned: bool, vectors: bool, store: Store) -> Kernel:
+def mma(
+    arch: str, element: Type, result: Type, tile: Tile, turned: bool, vectors: bool, store: Store, blocks: int = 1
+) -> Kernel:
     """C = A B of any sizes, or A B^T where `turned`.
 
     vectors: the rows of a, b and out are multiples of 16 bytes, and so are their addresses.  Without, threads fetch
-    element by element, which is right and slow.
+    element by element, which is right and slow.  blocks: of a cluster that share a tile, which divide its rows.
     Floor: 2 m n k flops; an H200 does 989e12 a second in bf16 and f16 with wgmma, of which mma.sync reaches 0.6, and
     half of that in tf32.  Expected 0.45 to 0.55 of the peak (an estimate).  A warp's 64x64 reads 4 KiB of shared memory
     for 65536 multiply-adds, which take it 51 clocks of 32; its 64x32 reads 3 KiB for half of that, and both are full.
@@ -72,6 +79,9 @@ def mma(arch: str, element: Type, result: Type, tile: Tile, turned: bool, vector
     b_shape = (columns, a_pitch) if turned else (depth, columns + (8 if size == 4 else unit))
     b_rows, b_line = (columns, depth) if turned else (depth, columns)
     out_unit = 2 if vectors else 1
+    ring_bytes = stages * size * max(rows * a_pitch, b_shape[0] * b_shape[1])
+    if blocks > 1 and (rows % blocks or 4 * rows * (columns + form.SKEW) > ring_bytes):
+        raise KernelError(f"{tile}: {blocks} blocks do not divide its rows, or no ring holds its sums")
 
     def body(k: Any, p: Any) -> None:
         part = form.part(k, p, rows, columns, *((unit, unit) if vectors else (1, 1)), share=depth)
@@ -165,6 +175,9 @@ def mma(arch: str, element: Type, result: Type, tile: Tile, turned: bool, vector
 
         # ---- store
         place = form.returned(k, p, store, kept, rows, columns)
+        if blocks > 1:
+            added(k, p, finish, place, a_ring if rows * a_pitch > b_shape[0] * b_shape[1] else b_ring, acc, top, left)
+            return
         first_column = place.column + (left + lane % 4 * 2)
         for i in range(down):
             for half in range(2):
@@ -180,7 +193,22 @@ def mma(arch: str, element: Type, result: Type, tile: Tile, turned: bool, vector
                         line.store(j * 8 + c, values, where=inside)
         finish.end()
 
-    words = f"{'_turned' * turned}{'_v' * vectors}{store.word}"
+    def added(k: Any, p: Any, finish: Finish, place: form.Place, ring: Any, acc: Any, top: Value, left: Value) -> None:
+        """Put the sums where a ring was, and store this block's rows of the cluster's."""
+        pitch, width = columns + form.SKEW, 4 if vectors else 1
+        sums = ring.cast(f32)
+        spot = (top + k.lane // 4) * pitch + (left + k.lane % 4 * 2)
+        for i in range(down):
+            for half in range(2):
+                for j in range(across):
+                    sums.store(spot + ((i * 16 + half * 8) * pitch + j * 8), acc[i][j][2 * half :][:2])
+        k.sync_cluster()
+        form.add_up(k, p, finish, place, sums, (rows, columns, pitch), blocks, result, width, threads)
+        k.sync_cluster()  # no block ends while another one reads its shared memory
+        finish.end()
+
+    words = f"{'_turned' * turned}{'_v' * vectors}{f'_{blocks}' if blocks > 1 else ''}{store.word}"
     name = f"gemm_mma_{'tf32' if size == 4 else element}_{result}_{tile}{words}"
     params = form.params(element, result, store)
-    return build(name, arch, params, body, threads, tile.blocks_per_sm)
+    cluster = (1, blocks, 1) if blocks > 1 else None
+    return build(name, arch, params, body, threads, tile.blocks_per_sm, cluster=cluster)

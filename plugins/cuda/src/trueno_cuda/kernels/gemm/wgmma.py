@@ -1,9 +1,12 @@
 """Tensor cores of sm_90a, fed by tensor maps: bf16, f16, and float32 as tf32; sums in float32.
 
-A block stays as long as there are tiles.  One thread of a third warpgroup lets the tensor memory accelerator bring
-slices of A and B, 128 bytes of k, into a ring of stages, which swizzles them as wgmma wants; two warpgroups multiply,
+A block stays as long as there are tiles.  One thread of the last warpgroup lets the tensor memory accelerator bring
+slices of A and B, 128 bytes of k, into a ring of stages, which swizzles them as wgmma wants; the others multiply,
 each 64 rows of the tile, and store while the next tile's slices come in.  Two rings of mbarriers say which stages are
 full and which are free.
+
+Where tiles are too few for the GPU, the blocks of a cluster share one: each sums some slices of it, and then adds up,
+in order, some rows of all their sums, which it reads from the others' shared memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from trueno.errors import KernelError
+
+from trueno_cuda.kernels.gemm import form
 from trueno_cuda.kernels.source import build
 from trueno_cuda.kernels.store import Finish, Store
 from trueno_cuda.ptx import Kernel, Type, f32, ptr, s32, tensor_map, u32, u64
@@ -19,9 +25,8 @@ from trueno_cuda.ptx.types import PACKS
 
 SLICE = 128
 """Bytes of k in a slice: as far as a swizzle reaches."""
-CONSUMERS = 2
-ROWS = 64 * CONSUMERS
-THREADS = 128 * (CONSUMERS + 1)
+GROUP = 128
+"""Threads of a warpgroup."""
 COPIER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 """A thread: 128 of the one and 256 of the other are the 65 536 of a multiprocessor."""
 RUN = 64
@@ -30,38 +35,50 @@ RUN = 64
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block's sums: 128 rows by 128, 192 or 256 columns.
+    """A block's sums: 64 or 128 rows by 64 to 256 columns.
 
-    group: rows of tiles that are worked on together, so that what they read stays in L2.
+    consumers: warpgroups that multiply, 64 rows each.  group: rows of tiles that are worked on together, so that what
+    they read stays in L2.
     """
 
     columns: int
     stages: int
+    consumers: int = 2
     group: int = 8
 
     @property
     def rows(self) -> int:
-        return ROWS
+        return 64 * self.consumers
 
     def __str__(self) -> str:
-        return f"{ROWS}x{self.columns}_s{self.stages}"
+        return f"{self.rows}x{self.columns}_s{self.stages}"
 
-    def boxes(self, element: Type, turned: bool) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    def height(self, m: int) -> int:
+        """Rows of A that a copy brings: whole swizzles, and no more than there are."""
+        return min(self.rows, -(-m // 8) * 8)
+
+    def boxes(self, m: int, element: Type, turned: bool) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """What one copy brings of A [products, m, depth], and of B [products, depth, n], or turned, [.., n, depth]."""
         depth = SLICE // element.bytes
-        return (1, ROWS, depth), (1, self.columns, depth) if turned else (1, depth, RUN)
+        return (1, self.height(m), depth), (1, self.columns, depth) if turned else (1, depth, RUN)
+
+
+def shares(tile: Tile, blocks: int) -> bool:
+    """Whether the blocks of a cluster can share a tile: a ring holds its sums."""
+    ring = tile.stages * SLICE * max(tile.rows, tile.columns)
+    return blocks == 1 or (tile.rows % blocks == 0 and 4 * tile.rows * (tile.columns + form.SKEW) <= ring)
 
 
 def params(result: Type, store: Store) -> dict[str, ParamType]:
     """The launch parameters: maps of A and B, the result; tiles along m and n; products.
 
     pitch: elements from one row of the result to the next, n where these are all its columns.
-    a_step, b_step: 1, or 0 where one matrix is for all products.
+    height: of a tile of A.  a_step, b_step: 1, or 0 where one matrix is for all products.
     """
     return {
         "a": tensor_map, "b": tensor_map, "out": ptr(result), **store.pointers(result),
         "m": u32, "n": u32, "depth": u32, "pitch": u32, "down": u32, "across": u32, "count": u32,
-        "a_step": u32, "b_step": u32,
+        "height": u32, "a_step": u32, "b_step": u32,
         **store.floats(result),
     }  # fmt: skip
 
@@ -91,40 +108,57 @@ class Ring:
 
 
 @cache
-def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, store: Store) -> Kernel:
+def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, store: Store, blocks: int = 1) -> Kernel:
     """C = A B, or A B^T where `turned`, of any m; the rows of a and b, and their addresses, are multiples of 16 bytes.
 
     element: f32 is rounded to tf32 by its maps, and must be turned: wgmma reads 32-bit elements along k alone.
-    unit: elements that divide n, pitch and out's alignment: 1, 2 or 8.
+    unit: elements that divide n, pitch and out's alignment: 1, 2 or 8.  blocks: of a cluster that share a tile; then
+    there is a cluster for each, and a ring holds the sums.
 
-    Floor: 2 m n k flops at 989e12 a second on an H200, of which its power lets some 0.8 through.  Measured there at
-    8192²: 790e12, as cuBLAS; clusters that share B, and stores by tensor maps, were no quicker.
+    Floor: 2 m n k flops at 989e12 a second on an H200, of which its power lets some 0.8 through, or the bytes of B.
+    Measured there at 8192²: 790e12, as cuBLAS; clusters that share B, and stores by tensor maps, were no quicker.  16 and
+    128 rows by 4096² of bfloat16, 32 MiB, take 7.1 and 10.7 us, and cuBLAS 9.2 and 12.6.
     """
-    columns, stages, depth = tile.columns, tile.stages, SLICE // element.bytes
-    staged = unit == 8 and result.bits == 16
+    rows, columns, stages, depth = tile.rows, tile.columns, tile.stages, SLICE // element.bytes
+    working, threads = 4 * tile.consumers, GROUP * (tile.consumers + 1)
+    many = tile.consumers > 1 and columns > RUN  # sums for a thread, so that it needs the copier's registers
+    staged = unit == 8 and result.bits == 16 and blocks == 1
+    if not shares(tile, blocks):
+        raise KernelError(f"{tile}: {blocks} blocks do not divide its rows, or no ring holds its sums")
 
     def body(k: Any, p: Any) -> None:
-        a_ring = k.shared(element, ROWS, depth, stages=stages, align=1024)
+        a_ring = k.shared(element, rows, depth, stages=stages, align=1024)
         b_ring = k.shared(element, columns, depth, stages=stages, align=1024)
-        turning = k.shared(result, 16, RUN, stages=4 * CONSUMERS, per="warp") if staged else None
+        sums, pitch = (b_ring if columns > rows else a_ring).cast(f32), columns + form.SKEW
+        turning = k.shared(result, 16, RUN, stages=working, per="warp") if staged else None
         full, free = k.mbarrier(stages), k.mbarrier(stages)
         finish, warp, lane = Finish(k, p, store), k.warp, k.lane
-        slices = (p.depth + (depth - 1)) // depth
+        every = slices = (p.depth + (depth - 1)) // depth
+        start: Any = 0
+        if blocks > 1:
+            share = (every + (blocks - 1)) // blocks
+            start = k.min(k.ctaid_y * share, every)
+            slices = k.min(every - start, share)
         with k.when(k.tid == 0):
             for s in range(stages):
                 full.init(1, s)
-                free.init(4 * CONSUMERS, s)
+                free.init(working, s)
             k.fence("mbarrier_init")
         k.sync()
 
+        def placed(number: Any) -> Place:
+            per = p.down * p.across
+            product, rest = number // per, number % per
+            group, within = rest // (p.across * tile.group), rest % (p.across * tile.group)
+            height = k.min(p.down - group * tile.group, tile.group)
+            return Place(product, (group * tile.group + within % height) * rows, within // height * columns)
+
         def places() -> Iterator[Place]:
             """This block's tiles, one after the other."""
-            per = p.down * p.across
-            for number in k.range(k.ctaid, per * p.count, k.nctaid):
-                product, rest = number // per, number % per
-                group, within = rest // (p.across * tile.group), rest % (p.across * tile.group)
-                height = k.min(p.down - group * tile.group, tile.group)
-                yield Place(product, (group * tile.group + within % height) * ROWS, within // height * columns)
+            if blocks > 1:
+                yield placed(k.ctaid)
+            else:
+                yield from map(placed, k.range(k.ctaid, p.down * p.across * p.count, k.nctaid))
 
         def copy() -> None:
             """One thread's work: fill the stages that are free."""
@@ -133,10 +167,10 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                 a_product, b_product = ((place.product * s).to(s32) for s in (p.a_step, p.b_step))
                 row, column = place.row.to(s32), place.column.to(s32)
                 for i in k.range(slices):
-                    first = (i * depth).to(s32)
+                    first = ((start + i) * depth).to(s32)
                     a_tile, b_tile = a_ring[ring.stage], b_ring[ring.stage]
                     free.wait(ring.turn ^ 1, ring.stage)
-                    full.arrive_expecting((ROWS + columns) * SLICE, ring.stage)
+                    full.arrive_expecting((p.height + columns) * SLICE, ring.stage)
                     k.copy_tensor(a_tile, 0, p.a, (first, row, a_product), full, ring.stage)
                     if turned:
                         k.copy_tensor(b_tile, 0, p.b, (first, column, b_product), full, ring.stage)
@@ -146,8 +180,19 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                             k.copy_tensor(b_tile, j * depth, p.b, at, full, ring.stage)
                     ring.step()
 
+        def clear() -> None:
+            """Zero what no copy brings: rows below a tile of A that has them all."""
+            words, row = a_ring.cast(u32), SLICE // 4
+            for e in k.range(k.tid * 4, (rows - p.height) * row, GROUP * tile.consumers * 4):
+                for s in range(stages):
+                    at = k.multiple_of((s * rows + p.height) * row + e, 4)
+                    words.store(at, [k.const(u32, 0)] * 4)
+            k.fence("async")
+            k.sync(1, GROUP * tile.consumers)
+
         def multiply() -> None:
             """Four warps' work: sum their rows of each tile, slice by slice."""
+            clear()
             ring = Ring(k, stages)
             for place in places():
                 acc = k.vars(f32, columns // 2, 0.0)
@@ -168,9 +213,28 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                         free.arrive(ring.last)
                     ring.step()
                 k.wgmma_wait(0)
+                if blocks > 1:
+                    leave(acc)
+                    continue
                 with k.when(lane == 0):
                     free.arrive(ring.last)
                 (turn_and_put if staged else put)(acc, place)
+
+        def leave(acc: Any) -> None:
+            """Put sums where the ring was, when all four warps' operands in it were read."""
+            k.sync(1, GROUP * tile.consumers)
+            spot = (warp * 16 + lane // 4) * pitch + lane % 4 * 2
+            for half in range(2):
+                for c in range(0, columns, 8):
+                    sums.store(spot + (half * 8 * pitch + c), acc[c // 2 + 2 * half :][:2])
+
+        def add_up() -> None:
+            """Store some rows of the cluster's sums."""
+            place = placed(k.ctaid)
+            lead = place.product.to(u64) * p.m.to(u64)
+            to = form.Place(place.row, place.column, lead, lead * p.pitch.to(u64))
+            width = 4 if unit == 8 else unit
+            form.add_up(k, p, finish, to, sums, (rows, columns, pitch), blocks, result, width, GROUP * tile.consumers)
 
         def finished(sums: Sequence[Any], at: Any, row: Any, column: Any, inside: Any) -> list[Any]:
             converted = sums if result is f32 else [v.to(result) for v in sums]
@@ -225,14 +289,25 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
             at = k.multiple_of(number * k.multiple_of(p.pitch.to(u64), 2) + column.to(u64), 2)
             return finished(sums, at, number, column, (row < p.m) & (column < p.n))
 
-        with k.when(warp >= 4 * CONSUMERS):
-            k.set_max_registers("dec", COPIER_REGISTERS)
-            with k.when(k.tid == 128 * CONSUMERS):
+        with k.when(warp >= working):
+            if many:
+                k.set_max_registers("dec", COPIER_REGISTERS)
+            with k.when(k.tid == GROUP * tile.consumers):
                 copy()
-        with k.when(warp < 4 * CONSUMERS):
-            k.set_max_registers("inc", CONSUMER_REGISTERS)
+        with k.when(warp < working):
+            if many:
+                k.set_max_registers("inc", CONSUMER_REGISTERS)
             multiply()
-            finish.end()
+            if blocks == 1:
+                finish.end()
+        if blocks > 1:
+            k.sync_cluster()
+            with k.when(warp < working):
+                add_up()
+                finish.end()
+            k.sync_cluster()  # no block ends while another one reads its shared memory
 
     name = f"gemm_wgmma_{element}_{result}_{tile}{'_turned' * turned}_u{unit}{store.word}"
-    return build(name, "sm_90a", params(result, store), body, THREADS)
+    cluster = (1, blocks, 1) if blocks > 1 else None
+    name += f"_{blocks}" if blocks > 1 else ""
+    return build(name, "sm_90a", params(result, store), body, threads, cluster=cluster)

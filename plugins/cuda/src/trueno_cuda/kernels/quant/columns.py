@@ -14,7 +14,8 @@ from typing import Any
 from trueno.backend import COLUMN, FORMATS, Call, Format, Kernel, unit_shape
 
 from trueno_cuda.device.protocol import ArrayLaunch, Device
-from trueno_cuda.kernels.gemm.matmul import Choice, product_launches
+from trueno_cuda.kernels.gemm.choice import Choice
+from trueno_cuda.kernels.gemm.matmul import product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.gemm.splits import adding
 from trueno_cuda.kernels.operands import Plan, Shape, called

@@ -16,7 +16,8 @@ import numpy as np
 from trueno.backend import COLUMN, FORMATS, Call, Format, Kernel, stacks, unit_shape
 
 from trueno_cuda.device.protocol import ArrayLaunch, Device
-from trueno_cuda.kernels.gemm.matmul import Choice, product_launches
+from trueno_cuda.kernels.gemm.choice import Choice
+from trueno_cuda.kernels.gemm.matmul import product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.operands import Plan, Shape, called
 from trueno_cuda.kernels.quant.blocks import Blocks, access_of

@@ -22,7 +22,8 @@ from trueno.backend import FORMATS, Format
 from trueno_cuda.device.protocol import ArrayLaunch, Device
 from trueno_cuda.kernels import cast
 from trueno_cuda.kernels.epilogue import Epilogue
-from trueno_cuda.kernels.gemm.matmul import choose_tensor, product_launches
+from trueno_cuda.kernels.gemm.choice import choose_tensor
+from trueno_cuda.kernels.gemm.matmul import product_launches
 from trueno_cuda.kernels.gemm.problem import Problem
 from trueno_cuda.kernels.product import ProductLaunch
 from trueno_cuda.kernels.quant import decoding

@@ -65,6 +65,19 @@ def test_sizes_and_tiles(shape, element, turned):
     assert_near(made(DEVICE, "mma_small", element, a, b, turned), a, b, element)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("shape", [(20, 70, 146), (70, 68, 140), (17, 66, 152), (17, 72, 150)], ids=str)
+def test_rows_of_whole_4_and_8_bytes(shape, blocks, element, turned):
+    """A copy brings as much of a row as divides all of them; nothing is written beyond the columns."""
+    (m, n, depth), rng = shape, fresh()
+    a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
+    for variant in ("mma_row", "mma_small"):
+        result = NUMPY[element]
+        assert_near(made(DEVICE, variant, element, a, b, turned, blocks=blocks, result=result), a, b, element)
+
+
 @pytest.mark.parametrize("element", [bf16, f16], ids=str)
 def test_results_as_narrow_as_operands(element):
     rng = fresh()
@@ -139,7 +152,7 @@ def test_no_bank_is_hit_twice(variant, element, turned):
     a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], *((n, depth) if turned else (depth, n)))
     out = np.zeros((m, n), np.float32)
     report = measured(
-        mma("sm_80", element, f32, tile, turned, True, PLAIN), (1, 1, 1),
+        mma("sm_80", element, f32, tile, turned, 16 // element.bytes, PLAIN), (1, 1, 1),
         (*(x.view(f"V{x.itemsize}") for x in (a, b)), out), (m, n, depth, n, depth, 1, 1, 0, 0, 0, 0),
     )  # fmt: skip
     assert_near(out, a, b.T if turned else b, element)
@@ -207,14 +220,16 @@ def test_what_ops_take_for_16_bit_floats(element):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("vectors", [True, False])
+@pytest.mark.parametrize("divisor", [1, 2, 4, 8])
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 @pytest.mark.parametrize("variant", TENSOR)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_ptxas_takes_every_tile(arch, variant, element, vectors, turned):
+def test_ptxas_takes_every_tile(arch, variant, element, divisor, turned):
+    if divisor * element.bytes > 16:
+        pytest.skip("more than a copy brings")
     tile, store = TENSOR[variant], Store(guarded=variant == "mma" or not turned)
     blocks = 2 if arch == "sm_90" and variant in ("mma_row", "mma_small") else 1
-    report = assembled(mma(arch, element, f32, tile, turned, vectors, store, blocks))
+    report = assembled(mma(arch, element, f32, tile, turned, divisor, store, blocks))
     print(f"{element} {variant} {arch}: {report.registers} registers, {report.spilled} bytes spilled")
-    assert report.spilled == 0 or not vectors  # element by element is slow anyhow
+    assert report.spilled == 0 or divisor == 1  # single elements are slow anyhow
     assert report.registers * tile.threads * tile.blocks_per_sm <= 65536

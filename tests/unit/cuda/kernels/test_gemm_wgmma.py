@@ -12,7 +12,7 @@ from trueno_cuda.kernels.gemm.wgmma import shares, wgmma
 from trueno_cuda.kernels.store import PLAIN, Store
 from trueno_cuda.ptx import bf16, f16, f32
 from trueno_cuda.ptx.emulate import TensorMap
-from unit.cuda.kernels.products import DEVICE, floats, fresh, measured
+from unit.cuda.kernels.products import DEVICE, called, floats, fresh, measured
 from unit.cuda.kernels.test_gemm_epilogue import op_of
 from unit.cuda.kernels.test_gemm_mma import NUMPY, assert_near, made
 from unit.cuda.ptx.assembler import assembled, run
@@ -133,6 +133,20 @@ def test_where_it_does_not_run():
     y = DEVICE.to_device(np.ones((16, 16), np.float16))
     with pytest.raises(KernelError, match="this is f16 on sm_90"):
         launch(DEVICE, y, y, DEVICE.to_device(np.ones((16, 16), np.float32)), variant="wgmma")
+
+
+def test_repeated_calls_make_their_maps_once(monkeypatch):
+    device, rng, made = Emulator("sm_90a"), fresh(), []
+    tensor_map = device.tensor_map
+    monkeypatch.setattr(device, "tensor_map", lambda *given: made.append(given) or tensor_map(*given))
+    a, b = floats(rng, np.float16, 20, 72), floats(rng, np.float16, 72, 64)
+    x, y = map(device.to_device, (a, b))
+    out, kernel = device.to_device(np.zeros((20, 64), np.float16)), called(device, "matmul", a, b)
+    for turn in range(5):
+        device.write(a * (turn + 1), x)
+        assert kernel(x, y, out) == 0
+        assert_near(device.to_host(out), a * (turn + 1), b, f16)
+    assert len(made) == 2 * 3, "the third call is bound"
 
 
 class H200:

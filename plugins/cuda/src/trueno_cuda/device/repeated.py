@@ -5,7 +5,7 @@ and that launch, in a function that is generated for the number of arguments: lo
 would take longer than the driver.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import count
 from typing import Any
@@ -44,7 +44,7 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
         else:
             if len(launches) >= READY:
                 launches.clear()
-            launches[key] = launch if floats else _fixed(launch, [x.data.ptr for x in arrays])
+            launches[key] = launch if floats else fixed(launch, [x.data.ptr for x in arrays])
         return status
 
     def bind(shapes: tuple[tuple[int, ...], ...]) -> Callable[..., int]:
@@ -66,7 +66,7 @@ def quick(call: Callable[..., int], seen: Callable[..., Launch | None], inputs: 
     return kernel
 
 
-def _fixed(launch: Launch, pointers: list[int]) -> Callable[[], None]:
+def fixed(launch: Launch, pointers: Sequence[int | bytes]) -> Callable[[], None]:
     """The launch with these pointers; a library's launch cannot be bound, and gets them each time."""
     bound = getattr(launch, "bound", None)
     return partial(launch, pointers) if bound is None else bound(pointers)  # type: ignore[no-any-return]

@@ -1,12 +1,14 @@
 """Launches of `wgmma`: tensor maps of the operands, made from the addresses of each call."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from trueno_cuda.device.protocol import Device, Launch
+from trueno_cuda.device.repeated import fixed
 from trueno_cuda.kernels import transpose
 from trueno_cuda.kernels.gemm.problem import MOST, Problem
 from trueno_cuda.kernels.gemm.wgmma import Tile, wgmma
@@ -46,11 +48,19 @@ class Mapped:
                 from_, to = offsets or (0, 0)
                 launch((b + from_, turned.data.ptr + to))
             pointers = (a, turned.data.ptr, *rest)
-        maps = [
+        self.launch(self._mapped(pointers), floats)
+
+    def bound(self, pointers: Sequence[int]) -> Callable[[], None]:
+        """The launch with these pointers, whose maps are made once."""
+        return partial(self, pointers) if self.turns else fixed(self.launch, self._mapped(pointers))
+
+    def _mapped(self, pointers: Sequence[int]) -> list[int | bytes]:
+        """Maps of the first pointers, and the others as they are."""
+        maps: list[int | bytes] = [
             self.device.tensor_map(address, self.element, shape, box, SWIZZLE)
             for address, shape, box in zip(pointers, self.shapes, self.boxes, strict=False)
         ]
-        self.launch((*maps, *pointers[len(maps) :]), floats)
+        return [*maps, *pointers[len(maps) :]]
 
 
 def mapped_launch(

@@ -12,6 +12,7 @@ A grid too small for the GPU is split along k: a second kernel adds the splits u
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product as combinations
+from math import gcd
 from typing import Any
 
 from trueno.backend import Call, FusedOp, Reject, settings
@@ -71,8 +72,9 @@ def product_launches(
     unit, rows, columns = 1, ROWS, COLUMNS
     arch = device.arch
     if choice.name in TENSOR:
-        whole = (depth, (n | problem.line) % 2) if turned else (depth, n | problem.line)
-        vectors = aligned and not any(g % width for g in (*whole, *problem.a_gaps, *problem.b_gaps))
+        wide = n | problem.line
+        wide = width if turned and wide % 2 == 0 else wide  # out is then stored by pairs, and b has no rows of n
+        divisor = gcd(width, depth, wide, *problem.a_gaps, *problem.b_gaps) if aligned else 1
         tensor = TENSOR[choice.name]
         unit, rows, columns = tensor.bytes // element.bytes, tensor.rows, tensor.columns
     elif choice.name in WARPGROUPS:
@@ -94,7 +96,7 @@ def product_launches(
         if choice.name == "naive":
             return naive(arch, element, with_)
         if choice.name in TENSOR:
-            return mma.mma(arch, element, result, tensor, turned, vectors, with_, choice.blocks)
+            return mma.mma(arch, element, result, tensor, turned, divisor, with_, choice.blocks)
         return simt.simt(arch, element, fma, vectors, with_)
 
     first = kernel(store if splits == 1 else PARTIAL)

@@ -58,12 +58,13 @@ def shared_bytes(tile: Tile, size: int, turned: bool) -> int:
 
 @cache
 def mma(
-    arch: str, element: Type, result: Type, tile: Tile, turned: bool, vectors: bool, store: Store, blocks: int = 1
+    arch: str, element: Type, result: Type, tile: Tile, turned: bool, divisor: int, store: Store, blocks: int = 1
 ) -> Kernel:
     """C = A B of any sizes, or A B^T where `turned`.
 
-    vectors: the rows of a, b and out are multiples of 16 bytes, and so are their addresses.  Without, threads fetch
-    element by element, which is right and slow.  blocks: of a cluster that share a tile, which divide its rows.
+    divisor: elements that divide the rows of a and b and their addresses, a power of two up to 16 bytes; they also
+    divide those of out, or from 2 on 2 does where b is turned.  Copies are of so many; single 16-bit elements are
+    fetched through registers, which is right and slow.  blocks: of a cluster that share a tile, which divide its rows.
     Floor: 2 m n k flops; an H200 does 989e12 a second in bf16 and f16 with wgmma, of which mma.sync reaches 0.6, and
     half of that in tf32.  Expected 0.45 to 0.55 of the peak (an estimate).  A warp's 64x64 reads 4 KiB of shared memory
     for 65536 multiply-adds, which take it 51 clocks of 32; its 64x32 reads 3 KiB for half of that, and both are full.
@@ -78,20 +79,20 @@ def mma(
     # Of [k, n] in float32, four rows of eight neighbours are read at once: a pitch of 8 words more than 32 parts them.
     b_shape = (columns, a_pitch) if turned else (depth, columns + (8 if size == 4 else unit))
     b_rows, b_line = (columns, depth) if turned else (depth, columns)
-    out_unit = 2 if vectors else 1
+    out_unit = min(divisor, 2)
+    copied = divisor * size >= 4
     ring_bytes = stages * size * max(rows * a_pitch, b_shape[0] * b_shape[1])
     if blocks > 1 and (rows % blocks or 4 * rows * (columns + form.SKEW) > ring_bytes):
         raise KernelError(f"{tile}: {blocks} blocks do not divide its rows, or no ring holds its sums")
 
     def body(k: Any, p: Any) -> None:
-        part = form.part(k, p, rows, columns, *((unit, unit) if vectors else (1, 1)), share=depth)
+        part = form.part(k, p, rows, columns, divisor, divisor, share=depth)
         kept = form.keep(k, part)
         tid, warp, lane = k.tid, k.warp, k.lane
         a_ring = k.shared(element, rows, a_pitch, stages=stages)
         b_ring = k.shared(element, *b_shape, stages=stages)
         finish = Finish(k, p, store)
-        wide_k, wide_n = k.multiple_of(p.depth.to(u64), unit if vectors else 1), p.n.to(u64)
-        wide_n = k.multiple_of(wide_n, unit if vectors else 1)
+        wide_k, wide_n = (k.multiple_of(x.to(u64), divisor) for x in (p.depth, p.n))
 
         # ---- copies: a vector a thread and turn; rows behind the end are others again, k behind it is zero
         def fetch(stage: Value | int, first: Value) -> None:
@@ -116,9 +117,10 @@ def mma(
 
         def copy(to: Any, place: Value, line: Any, at: Value, term: Value, per: int) -> None:
             """16 bytes of a row; `term` of k is the first's, and `per` more each element further on."""
-            if vectors:
-                column = at if per else k.min(at, k.multiple_of(p.n, unit) - unit)
-                k.copy_async(to, place, line, column, unit, where=term < part.end)
+            if copied:
+                for i in range(0, unit, divisor):
+                    column = at + i if per else k.min(at + i, k.multiple_of(p.n, divisor) - divisor)
+                    k.copy_async(to, place + i, line, column, divisor, where=term + i * per < part.end)
                 return
             values = []
             for i in range(unit):
@@ -195,7 +197,7 @@ def mma(
 
     def added(k: Any, p: Any, finish: Finish, place: form.Place, ring: Any, acc: Any, top: Value, left: Value) -> None:
         """Put the sums where a ring was, and store this block's rows of the cluster's."""
-        pitch, width = columns + form.SKEW, 4 if vectors else 1
+        pitch, width = columns + form.SKEW, min(divisor, 2 if turned else 4)
         sums = ring.cast(f32)
         spot = (top + k.lane // 4) * pitch + (left + k.lane % 4 * 2)
         for i in range(down):
@@ -207,7 +209,8 @@ def mma(
         k.sync_cluster()  # no block ends while another one reads its shared memory
         finish.end()
 
-    words = f"{'_turned' * turned}{'_v' * vectors}{f'_{blocks}' if blocks > 1 else ''}{store.word}"
+    vectors = "_v" if divisor == unit else f"_v{divisor * size}" if divisor > 1 else ""
+    words = f"{'_turned' * turned}{vectors}{f'_{blocks}' if blocks > 1 else ''}{store.word}"
     name = f"gemm_mma_{'tf32' if size == 4 else element}_{result}_{tile}{words}"
     params = form.params(element, result, store)
     cluster = (1, blocks, 1) if blocks > 1 else None

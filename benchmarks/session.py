@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import trueno
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -14,6 +15,8 @@ from benchmarks.rows import CALIBRATION, Cell, Plan, groups, wgpu
 from benchmarks.targets import verdicts
 
 WIDTH = 200  # of tables in a file or a pipe
+ON_CUDA = ("cuda", "language_cuda", "engine_cuda", "gpus")
+"""Groups that nothing but CUDA can measure."""
 
 
 def _measured(cell: Cell) -> list[Record]:
@@ -48,6 +51,9 @@ def run(
         torch.set_num_threads(threads)
     if "quant" in wanted and ggml.library() is None:
         console.print(f"[yellow]{ggml.MISSING}; figures of another machine are scaled instead[/]", soft_wrap=True)
+    named = [group for group in wanted if group in ON_CUDA]
+    if named and not (cuda := trueno.backends()["cuda"]).available:
+        console.print(f"[yellow]{', '.join(named)}: not measured; cuda: {cuda.reason}[/]", soft_wrap=True)
     watch = Watch(threads)
     if "wgpu" in wanted:
         watch.facts["adapter"] = wgpu.adapter()

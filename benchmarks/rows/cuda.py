@@ -29,7 +29,7 @@ LENGTH, ALL, FEW = 1 << 28, 1 << 30, 1 << 10
 """Elements of the elementwise rows, of whole reductions, and of what only the host's part is measured with."""
 ROWS = ((4096, 4096), (8192, 8192), (32768, 8192))
 VOCABULARIES = ((1000, 50257), (8192, 151936))
-"""Shapes of logits, whose rows are long, and of which the first begin anywhere."""
+"""Shapes of logits: long rows, and those of the first shape begin at any element."""
 SIDES = (4096, 8192)
 SMALL = ((16, 4096, 4096), (128, 4096, 4096), (333, 777, 555))
 """Products that fill no GPU: rows of a, elements of a row, columns of b."""

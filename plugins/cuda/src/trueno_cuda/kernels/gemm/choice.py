@@ -44,7 +44,7 @@ SLICE = {"wgmma_wide": 0.69, "wgmma_middle": 0.53, "wgmma": 0.395, "wgmma_tall":
          "wgmma_small": 0.144}  # fmt: skip
 STORING, MEETING = 0.4, 1.7
 """What a slice of k takes, in us; what goes between two tiles of 64², and what a cluster's meeting adds to it.  Fitted
-to 34 products of 128³ to 1024x4096x4096 in bfloat16 on an H200: what `choose_tensor` picks takes 1 % longer than the
+to 33 products of 128³ to 1024x4096x4096 in bfloat16 on an H200: what `choose_tensor` picks takes 1.4 % longer than the
 best of these, and 8192² is left to `wgmma_wide`, 790 TFLOP/s there."""
 CLUSTERS = {1: 1.0, 2: 1 / 2, 4: 1 / 6, 8: 1 / 16}
 """Clusters of so many blocks that a GPU runs at once, of its multiprocessors: groups of these do not divide by more."""

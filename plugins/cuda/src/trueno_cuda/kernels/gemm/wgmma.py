@@ -117,7 +117,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
 
     Floor: 2 m n k flops at 989e12 a second on an H200, of which its power lets some 0.8 through, or the bytes of B.
     Measured there at 8192²: 790e12, as cuBLAS; clusters that share B, and stores by tensor maps, were no quicker.
-    16 and 128 rows by 4096² of bfloat16, 32 MiB, take 7.1 and 10.7 us, and cuBLAS 9.2 and 12.6.
+    16 and 128 rows by 4096² of bfloat16, 32 MiB, take 7.0 and 10.0 us, and cuBLAS 8.9 and 12.7.
     """
     rows, columns, stages, depth = tile.rows, tile.columns, tile.stages, SLICE // element.bytes
     working, threads = 4 * tile.consumers, GROUP * (tile.consumers + 1)

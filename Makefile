@@ -86,7 +86,7 @@ clean:  ## Remove what was built (.venv stays)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	    || { echo "Trueno needs Python 3.11 or newer; name one with make PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -e "./core[cli]" $(patsubst %,-e ./%,$(filter plugins/%,$(PARTS)))
+	$(BIN)/python -m pip install --quiet -e "./core[cli,lz4]" $(patsubst %,-e ./%,$(filter plugins/%,$(PARTS)))
 	touch $@
 
 # Python for pages, which tests start in Chromium.  Where npm is missing or fails, they are skipped, and setup goes on.

@@ -14,6 +14,7 @@ RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 FILE = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)-nvidia-(?P<card>[a-z0-9]+)-")
 ROWS = {"matmul, our PTX": "matmul", "matmul bfloat16, our PTX": "matmul_wgmma"}
 """Rows of the benchmarks that have another name than their kernel.  The row `matmul` is cuBLAS where that is there."""
+SMALL = "small matmul bfloat16, our PTX"
 HEADING = """# CUDA kernels
 
 Every kernel of the CUDA backend is generated PTX, and has an entry in a catalogue beside its source: what it does, a
@@ -105,7 +106,26 @@ def subject(record: dict[str, Any]) -> str:
         return "" if " level" in record["name"] else str(record["name"])
     if record["group"] != "cuda" or record["peer"] not in PEERS or record["name"] == "matmul":
         return ""
+    if record["name"] == SMALL:
+        return _product(record["shape"])
     return ROWS.get(record["name"], record["name"].removesuffix(TYPES))
+
+
+class H200:
+    """What the choice of a product's kernel asks of a device."""
+
+    arch, sms, shared = "sm_90a", 132, 227 * 1024
+
+
+def _product(shape: str) -> str:
+    """The entry of the kernel that a small bfloat16 product takes on an H200: of rows, terms and columns."""
+    from trueno_cuda.kernels.gemm.choice import choose_tensor
+    from trueno_cuda.kernels.gemm.problem import Problem
+    from trueno_cuda.ptx import bf16
+
+    m, depth, n = map(int, shape.split("×"))
+    choice = choose_tensor(Problem(m, n, depth), bf16, H200())
+    return f"matmul_{choice.name.split('_')[0]}" + "_cluster" * (choice.blocks > 1)
 
 
 def measured(entry: str) -> str:

@@ -19,6 +19,7 @@ from trueno.cli.plans import usual, variants
 from trueno.cli.samples import sample
 from trueno.discovery import registry
 from trueno.errors import ParameterError
+from trueno.formats.lz4 import library
 from trueno.ops import ALIASES, TABLE
 from trueno.ops.op import Op
 from trueno.remedies import install
@@ -90,6 +91,20 @@ def test_demo_runs_checks_and_sums_up():
     assert clean(result.stdout)
     assert "2 ops on scalar: all right." in result.stdout
     assert "right" in result.stdout and "WRONG" not in result.stdout
+
+
+def test_demo_leaves_out_what_needs_a_missing_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lz4.block", None)
+    library.cache_clear()
+    try:
+        result = run("demo", "--ops", "lz4_compress,add", "--backend", "scalar")
+        assert result.exit_code == 0, result.output
+        assert "1 ops on scalar: all right." in result.stdout
+        assert "lz4_compress was left out, lz4: the package is not installed" in result.stdout
+        alone = run("demo", "--ops", "lz4_compress", "--backend", "scalar")
+        assert alone.exit_code == 2 and "lz4: the package is not installed" in alone.stderr
+    finally:
+        library.cache_clear()
 
 
 def test_demo_json_holds_every_row():

@@ -238,6 +238,7 @@ def test_check_leaves_out_what_the_gpu_does_not_run():
     result = ptx("check", "matmul_wgmma", "outer", "--backend", "cuda_emulated")
     assert result.exit_code == 0
     assert "1 kernels are right, 0 are not, 1 are not for sm_90\nnot for sm_90: matmul_wgmma\n" in result.stdout
+    assert "TRUENO_CUDA_EMULATED_ARCH=sm_90a lets the emulator play such a GPU" in result.stdout
     assert ptx("check", "matmul_wgmma", "--backend", "cuda_emulated").exit_code == 1  # nothing was looked at
 
 

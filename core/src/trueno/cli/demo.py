@@ -33,6 +33,7 @@ from trueno.cli.timing import race
 from trueno.cli.warmup import warm
 from trueno.discovery import registry
 from trueno.errors import BackendUnavailable, TruenoError
+from trueno.formats.lz4 import missing
 from trueno.ops.op import Op
 from trueno.select.available import automatic
 from trueno.settings import settings
@@ -96,7 +97,8 @@ def command(
         _show_backends(screen(), order)
     tally = run(chosen, order)
     if not tally.rows:
-        raise BackendUnavailable(f"{', '.join(order)}: none of the requested ops has a kernel there")
+        why = "".join(f"; {name}: {reason}" for name, reason in tally.skipped.items())
+        raise BackendUnavailable(f"{', '.join(order)}: none of the requested ops runs there{why}")
     if json:
         _write(tally, order)
     else:
@@ -111,7 +113,9 @@ def run(ops: Iterable[Op], order: tuple[str, ...], sizes: tuple[int, ...] = SIZE
     hands: dict[str, str] = {}
     for op in ops:
         takers = [name for name in order if rejected(op, name, DTYPE) is None]
-        if takers:
+        if op.family == "compression" and (problem := missing()):  # their samples need a package
+            tally.skipped[op.name] = problem
+        elif takers:
             hands[op.name] = takers[0]
         else:
             reject = rejected(op, order[0], DTYPE)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from trueno.backend import columns, counted, escape
-from trueno.errors import BackendUnavailable, ParameterError, TruenoError
+from trueno.errors import ParameterError, TruenoError
 
 from trueno_cuda import counting, pairing
 from trueno_cuda.analyzing import Files, analyze
@@ -156,10 +156,7 @@ def check(
     if analyze_only:
         _static(entries, arch)
         return
-    try:
-        device = opened(backend)
-    except BackendUnavailable as error:
-        raise BackendUnavailable(f"{error}; without a GPU: trueno ptx check --backend cuda_emulated") from None
+    device = opened(backend, "trueno ptx check --backend cuda_emulated")
     good, rest, left = 0, [], []
     with device.unpooled():
         for entry in entries:
@@ -174,6 +171,8 @@ def check(
     for what, which in (("not right", rest), (f"not for {device.arch}", left)):
         if which:
             _say(f"{what}: {', '.join(which)}")
+    if left and backend == "cuda_emulated":
+        _say(f"TRUENO_CUDA_EMULATED_ARCH={registry.find(left[0]).arches[-1]} lets the emulator play such a GPU")
     if rest or not good:
         raise typer.Exit(1)
 

@@ -18,6 +18,9 @@ DTYPES = {
 }  # fmt: skip
 """NumPy's names of the builder's types; for other types only the size is checked."""
 
+EMULATED = 'backend="cuda_emulated"'
+"""How a program names the emulator."""
+
 
 def prepared(
     kernel: Kernel, grid: Grid, numbers: Sequence[int] = (), *, block: Grid | None = None, backend: str = "cuda"
@@ -88,18 +91,21 @@ def run(
 ) -> None:  # fmt: skip
     """Launch `kernel` once, as `prepared` does, and wait for it."""
     prepared(kernel, grid, numbers, block=block, backend=backend)(*arrays, *floats)
-    _loaded(backend).synchronize()
+    _loaded(backend, EMULATED).synchronize()
 
 
-def opened(backend: str) -> Any:
-    """The device of a backend; ParameterError for a backend without one."""
-    device = getattr(_loaded(backend), "device", None)
+def opened(backend: str, option: str = EMULATED) -> Any:
+    """The device of a backend; ParameterError for a backend without one.
+
+    option: how the caller's user names the emulator, where there is no GPU.
+    """
+    device = getattr(_loaded(backend, option), "device", None)
     if device is None or not hasattr(device, "prepare"):
         raise ParameterError(f"{backend} runs no PTX; name cuda or cuda_emulated")
     return device
 
 
-def _loaded(name: str) -> Any:
+def _loaded(name: str, option: str) -> Any:
     """The backend object; UnknownBackend or BackendUnavailable with reason and remedy."""
     trueno: Any = import_module("trueno")  # through the public API: a plugin must not use the registry
     try:
@@ -107,7 +113,7 @@ def _loaded(name: str) -> Any:
     except BackendUnavailable as error:
         if name.lower() != "cuda":
             raise
-        raise BackendUnavailable(f'{error}; without a GPU: backend="cuda_emulated"') from None
+        raise BackendUnavailable(f"{error}; without a GPU: {option}") from None
 
 
 def _groups(kernel: Kernel) -> tuple[int, int, int]:

@@ -127,10 +127,28 @@ def test_a_cluster_of_stacked_products_tells_of_what_it_stores(aligned):
     assert_near(got, a, b, f16)
 
 
-def test_a_tile_that_no_cluster_can_share():
-    x = DEVICE.to_device(np.ones((16, 16), np.float16))
-    with pytest.raises(KernelError, match="no ring holds its sums"):
-        launch(DEVICE, x, x, x, variant="mma", blocks=2)
+@pytest.mark.parametrize("arch, element, given, problem", [
+    ("sm_90", np.float16, {"variant": "mma", "blocks": 2}, "no ring holds its sums"),
+    ("sm_90", np.float32, {"variant": "mma_row", "blocks": 2, "splits": 2}, "split, or shared by a cluster, not both"),
+    ("sm_90", np.float32, {"variant": "small", "blocks": 2}, "blocks are 1, 2, 4, 8 for tensor cores on sm_90, else 1"),
+    ("sm_90", np.float32, {"variant": "naive", "blocks": 2}, "blocks are 1, 2, 4, 8 for tensor cores"),
+    ("sm_80", np.float16, {"variant": "mma_row", "blocks": 2}, "2 blocks of a cluster on sm_80"),
+    ("sm_90", np.float16, {"variant": "mma_row", "blocks": 0}, "by 0 blocks"),
+    ("sm_90", np.float16, {"variant": "mma_row", "blocks": 3}, "by 3 blocks"),
+    ("sm_90", np.float32, {"variant": "small", "splits": 0}, "splits are 1 or more"),
+], ids=str)  # fmt: skip
+def test_parts_that_no_kernel_sums(arch, element, given, problem):
+    device = EMULATED[arch]
+    x = device.to_device(np.ones((16, 16), element))
+    with pytest.raises(KernelError, match=problem):
+        launch(device, x, x, x, **given)
+
+
+@pytest.mark.parametrize("m, n", [(0, 16), (16, 0), (0, 0)])
+def test_nothing_to_compute(m, n):
+    a, b, out = (DEVICE.to_device(np.ones(s, np.float16)) for s in ((m, 8), (8, n), (m, n)))
+    launch(DEVICE, a, b, out)()
+    assert choose_tensor(Problem(m, n, 8), f16, Sized()) == Choice("mma_row")
 
 
 def test_nan_and_inf_survive_the_rounding_to_tf32():
@@ -182,6 +200,10 @@ def test_what_a_variant_has_not():
         launch(DEVICE, y, y, y, variant="mma")
     with pytest.raises(ValueError, match="wide does not give float16"):
         launch(DEVICE, h, h, h, variant="wide")
+    with pytest.raises(ValueError, match="go with a variant"):
+        launch(DEVICE, h, h, h, blocks=2)
+    with pytest.raises(ValueError, match="turned=True"):
+        launch(DEVICE, y, y, y, turned=True)
     with pytest.raises(ValueError, match="turned=True"):
         launch(DEVICE, x, x, x, variant="small", turned=True)
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import sqrt
 
+from trueno.errors import KernelError
+
 from trueno_cuda.device.protocol import Device
 from trueno_cuda.kernels.gemm import mma, simt, wgmma
 from trueno_cuda.kernels.gemm.mapped import takes
@@ -73,12 +75,22 @@ class Choice:
     """A kernel of TILES, TENSOR or WARPGROUPS by name, or `naive`, and in how many parts it sums along k.
 
     splits: of separate blocks, whose sums a second kernel adds up.  blocks: of a cluster, which add them up themselves:
-    tensor cores from sm_90 on.
+    tensor cores from sm_90 on.  One of both, or none.
     """
 
     name: str
     splits: int = 1
     blocks: int = 1
+
+    def check(self, arch: str) -> None:
+        """KernelError for parts that no kernel of that name sums on this architecture."""
+        clusters = (self.name in TENSOR or self.name in WARPGROUPS) and TARGETS[arch].clusters
+        parts = f"{self.name} in {self.splits} splits by {self.blocks} blocks of a cluster on {arch}"
+        if self.splits < 1 or self.blocks not in (CLUSTERS if clusters else (1,)):
+            known = ", ".join(map(str, CLUSTERS))
+            raise KernelError(f"{parts}: splits are 1 or more; blocks are {known} for tensor cores on sm_90, else 1")
+        if self.splits > 1 and self.blocks > 1:
+            raise KernelError(f"{parts}: a sum is split, or shared by a cluster, not both")
 
 
 def choose(problem: Problem, element: Type, device: Device) -> Choice:
@@ -127,7 +139,7 @@ def choose_tensor(
             return Choice(name)
     few = m <= FEW_ROWS or _tiles(problem, TENSOR["mma_row"]) <= device.sms
     name = "mma_row" if few else "mma_small"
-    room = device.sms * MOST_TILES // _tiles(problem, TENSOR[name])
+    room = device.sms * MOST_TILES // max(_tiles(problem, TENSOR[name]), 1)
     most = min(room, depth // LEAST_SHARE) if TARGETS[device.arch].clusters else 1
     return Choice(name, blocks=max((b for b in CLUSTERS if b <= most), default=1))
 

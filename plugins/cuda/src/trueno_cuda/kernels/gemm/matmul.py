@@ -67,6 +67,7 @@ def product_launches(
     m, n, depth = problem.m, problem.n, problem.depth
     result = result or element
     choice = choice or choose(problem, element, device)
+    choice.check(device.arch)
     width = 16 // element.bytes
     vectors = aligned and (n | problem.line) % width == 0 and not any(g % width for g in problem.b_gaps)
     unit, rows, columns = 1, ROWS, COLUMNS
@@ -141,9 +142,11 @@ def launch(
     if problem is None or a.dtype != b.dtype:
         raise ValueError(f"gemm.launch: a{a.shape} {a.dtype}, b{b.shape} {b.dtype} and out{out.shape} do not agree")
     aligned = not (a.data.ptr | b.data.ptr | out.data.ptr) & 15
+    if not variant and (splits, blocks) != (1, 1):
+        raise ValueError(f"gemm.launch: {splits} splits and {blocks} blocks go with a variant; name one")
     if variant:
         choice = Choice(variant, splits, blocks)
-    elif element.bits == 16 or turned:
+    elif element.bits == 16 or (turned and element is f32):
         choice = choose_tensor(problem, element, device, turned, aligned)
     else:
         choice = choose(problem, element, device)
@@ -155,6 +158,8 @@ def launch(
         raise ValueError(
             f"gemm.launch: {choice.name} does not give {out.dtype} of {a.dtype}, {splits} splits, {turned=}"
         )
+    if not problem.m * problem.n:
+        return lambda: None
     (planned,) = product_launches(device, problem, element, PLAIN, aligned, choice, result=result, turned=turned)
     pointers = (a.data.ptr, b.data.ptr, out.data.ptr)
 

@@ -353,8 +353,9 @@ def test_peers_give_the_ops_values(op: Op):
     with np.errstate(all="ignore"):
         for got, wanted in zip(*map(results, (peer(), peers.meaning(op, drawn.operands, drawn.kwargs)())), strict=True):
             np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-4)
-    if op.name in ("exp", "ln", "argmax"):
-        assert isinstance(peer, partial) and peer.keywords["out"] is not None  # NumPy's own, as fast as it can be
+    if op.name in ("exp", "ln", "argmax"):  # NumPy's own takes part; which one is quicker, a stopwatch says
+        (own,) = peers.numpy_functions(op, drawn.operands, drawn.kwargs)
+        assert isinstance(own, partial) and own.keywords["out"] is not None
 
 
 def results(value):

@@ -205,6 +205,18 @@ def test_where_tiles_are_slower_they_are_not_compiled(rng, monkeypatch):
     np.testing.assert_array_equal(out, usual("q8_0", x, w))
 
 
+def test_in_a_sequence_small_products_are_machine_code(rng, monkeypatch):
+    run = choice.with_tiles("q8_0", matmul._kernel("q8_0", "q8"), amx.EMULATED, lambda *_: choice.NEVER)
+    x, out = rng.standard_normal((choice.ROWS[0], 64), np.float32), np.empty((choice.ROWS[0], 5), np.float32)
+    w = weights(rng, FORMATS["q8_0"], 5, 64)
+    for m in (1, 3, choice.ROWS[0]):
+        kernel, arguments, _ = run.resolve(x[:m], w, out[:m])
+        assert kernel.passed[0] and arguments[0].shape == (m, 64)
+    monkeypatch.setattr(choice, "LEAST", 1)
+    assert run.resolve(x, w, out) is None, "Python chooses where tiles may be faster"
+    assert run.resolve(x[:-1], w, out[:-1]) is not None
+
+
 def test_the_rows_from_which_on_tiles_win_are_measured(monkeypatch):
     words = []
     for wins in ("32", "128", "none"):

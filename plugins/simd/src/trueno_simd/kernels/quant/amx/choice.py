@@ -47,8 +47,15 @@ def with_tiles(
         rows = least(name, usual)
         return rows, usual if rows == NEVER else tiled(name, tiles)
 
+    def large(x: Any, w: Any) -> bool:
+        return x.ndim == w.ndim == 2 and len(x) >= ROWS[0] and x.size * len(w) >= LEAST
+
+    def resolve(x: Any, w: Any, out: Any) -> Any:
+        """A small product is machine code in a sequence, as it is where there are no tiles; Python runs a large one."""
+        return None if large(x, w) else usual.resolve(x, w, out)  # type: ignore[attr-defined]
+
     def kernel(x: Any, w: Any, out: Any) -> int | None:
-        if x.ndim == w.ndim == 2 and len(x) >= ROWS[0] and x.size * len(w) >= LEAST:
+        if large(x, w):
             if not decided:
                 decided.append(elsewhere.run(decide))
             rows, product = decided[0]
@@ -57,4 +64,5 @@ def with_tiles(
                 return status
         return usual(x, w, out)
 
+    kernel.resolve = resolve  # type: ignore[attr-defined]
     return kernel

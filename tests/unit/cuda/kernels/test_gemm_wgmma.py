@@ -14,7 +14,7 @@ from trueno_cuda.ptx import bf16, f16, f32
 from trueno_cuda.ptx.emulate import TensorMap
 from unit.cuda.kernels.products import DEVICE, called, floats, fresh, measured
 from unit.cuda.kernels.test_gemm_epilogue import op_of
-from unit.cuda.kernels.test_gemm_mma import NUMPY, assert_near, made
+from unit.cuda.kernels.test_gemm_mma import NUMPY, assert_near, assert_shared, made
 from unit.cuda.ptx.assembler import assembled, run
 
 HOPPER = Emulator("sm_90a")
@@ -48,12 +48,7 @@ def test_sizes(variant, element, shape, narrow, turned):
 ], ids=str)  # fmt: skip
 def test_blocks_of_a_cluster_share_a_tile(variant, blocks, element, shape, turned):
     """Of some of these shapes, the last blocks have no slice."""
-    (m, n, depth), rng = shape, fresh()
-    a, b = floats(rng, NUMPY[element], m, depth), floats(rng, NUMPY[element], depth, n)
-    one, two = (made(HOPPER, variant, element, a, b, turned, blocks=blocks) for _ in range(2))
-    assert one.tobytes() == two.tobytes()
-    assert_near(one, a, b, element)
-    assert_near(made(HOPPER, variant, element, a, b, turned, blocks=blocks, result=NUMPY[element]), a, b, element)
+    assert_shared(HOPPER, variant, blocks, element, shape, turned)
 
 
 @pytest.mark.parametrize("n", [51, 54])

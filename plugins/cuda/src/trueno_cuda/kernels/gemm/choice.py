@@ -75,7 +75,7 @@ class Choice:
     """A kernel of TILES, TENSOR or WARPGROUPS by name, or `naive`, and in how many parts it sums along k.
 
     splits: of separate blocks, whose sums a second kernel adds up.  blocks: of a cluster, which add them up themselves:
-    tensor cores from sm_90 on.  One of both, or none.
+    tensor cores from sm_90 on.  At most one of both is more than 1.
     """
 
     name: str

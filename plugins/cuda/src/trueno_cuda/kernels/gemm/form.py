@@ -99,6 +99,11 @@ def returned(k: Any, p: Any, store: Store, kept: Any, rows: int, columns: int) -
     return place(k, p, store, row, column)
 
 
+def shares(rows: int, columns: int, ring: int, blocks: int) -> bool:
+    """Whether the blocks of a cluster can share a tile: they divide its rows, and `ring` bytes hold its sums."""
+    return blocks == 1 or (rows % blocks == 0 and 4 * rows * (columns + SKEW) <= ring)
+
+
 def add_up(
     k: Any, p: Any, finish: Finish, place: Place, sums: Any, shape: tuple[int, int, int], blocks: int, result: Type,
     width: int, threads: int,

@@ -81,8 +81,7 @@ def mma(
     b_rows, b_line = (columns, depth) if turned else (depth, columns)
     out_unit = min(divisor, 2)
     copied = divisor * size >= 4
-    ring_bytes = stages * size * max(rows * a_pitch, b_shape[0] * b_shape[1])
-    if blocks > 1 and (rows % blocks or 4 * rows * (columns + form.SKEW) > ring_bytes):
+    if not form.shares(rows, columns, stages * size * max(rows * a_pitch, b_shape[0] * b_shape[1]), blocks):
         raise KernelError(f"{tile}: {blocks} blocks do not divide its rows, or no ring holds its sums")
 
     def body(k: Any, p: Any) -> None:

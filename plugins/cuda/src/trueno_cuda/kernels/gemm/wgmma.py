@@ -25,7 +25,7 @@ from trueno_cuda.ptx.types import PACKS
 
 SLICE = 128
 """Bytes of k in a slice: as far as a swizzle reaches."""
-GROUP = 128
+WARPGROUP = 128
 """Threads of a warpgroup."""
 COPIER_REGISTERS, CONSUMER_REGISTERS = 40, 232
 """A thread: 128 of the one and 256 of the other are the 65 536 of a multiprocessor."""
@@ -64,9 +64,8 @@ class Tile:
 
 
 def shares(tile: Tile, blocks: int) -> bool:
-    """Whether the blocks of a cluster can share a tile: a ring holds its sums."""
-    ring = tile.stages * SLICE * max(tile.rows, tile.columns)
-    return blocks == 1 or (tile.rows % blocks == 0 and 4 * tile.rows * (tile.columns + form.SKEW) <= ring)
+    """Whether the blocks of a cluster can share a tile, whose sums a ring then holds."""
+    return form.shares(tile.rows, tile.columns, tile.stages * SLICE * max(tile.rows, tile.columns), blocks)
 
 
 def params(result: Type, store: Store) -> dict[str, ParamType]:
@@ -120,7 +119,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
     16 and 128 rows by 4096² of bfloat16, 32 MiB, take 7.0 and 10.0 us, and cuBLAS 8.9 and 12.7.
     """
     rows, columns, stages, depth = tile.rows, tile.columns, tile.stages, SLICE // element.bytes
-    working, threads = 4 * tile.consumers, GROUP * (tile.consumers + 1)
+    working, threads = 4 * tile.consumers, WARPGROUP * (tile.consumers + 1)
     many = tile.consumers > 1 and columns > RUN  # sums for a thread, so that it needs the copier's registers
     staged = unit == 8 and result.bits == 16 and blocks == 1
     if not shares(tile, blocks):
@@ -183,12 +182,12 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
         def clear() -> None:
             """Zero what no copy brings: rows below a tile of A that has them all."""
             words, row = a_ring.cast(u32), SLICE // 4
-            for e in k.range(k.tid * 4, (rows - p.height) * row, GROUP * tile.consumers * 4):
+            for e in k.range(k.tid * 4, (rows - p.height) * row, WARPGROUP * tile.consumers * 4):
                 for s in range(stages):
                     at = k.multiple_of((s * rows + p.height) * row + e, 4)
                     words.store(at, [k.const(u32, 0)] * 4)
             k.fence("async")
-            k.sync(1, GROUP * tile.consumers)
+            k.sync(1, WARPGROUP * tile.consumers)
 
         def multiply() -> None:
             """Four warps' work: sum their rows of each tile, slice by slice."""
@@ -221,8 +220,8 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
                 (turn_and_put if staged else put)(acc, place)
 
         def leave(acc: Any) -> None:
-            """Put sums where the ring was, when all four warps' operands in it were read."""
-            k.sync(1, GROUP * tile.consumers)
+            """Put sums where the ring was, when the operands of all these warps in it were read."""
+            k.sync(1, WARPGROUP * tile.consumers)
             spot = (warp * 16 + lane // 4) * pitch + lane % 4 * 2
             for half in range(2):
                 for c in range(0, columns, 8):
@@ -234,7 +233,9 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
             lead = place.product.to(u64) * p.m.to(u64)
             to = form.Place(place.row, place.column, lead, lead * p.pitch.to(u64))
             width = 4 if unit == 8 else unit
-            form.add_up(k, p, finish, to, sums, (rows, columns, pitch), blocks, result, width, GROUP * tile.consumers)
+            form.add_up(
+                k, p, finish, to, sums, (rows, columns, pitch), blocks, result, width, WARPGROUP * tile.consumers
+            )
 
         def finished(sums: Sequence[Any], at: Any, row: Any, column: Any, inside: Any) -> list[Any]:
             converted = sums if result is f32 else [v.to(result) for v in sums]
@@ -292,7 +293,7 @@ def wgmma(element: Type, result: Type, tile: Tile, turned: bool, unit: int, stor
         with k.when(warp >= working):
             if many:
                 k.set_max_registers("dec", COPIER_REGISTERS)
-            with k.when(k.tid == GROUP * tile.consumers):
+            with k.when(k.tid == WARPGROUP * tile.consumers):
                 copy()
         with k.when(warp < working):
             if many:
